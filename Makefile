@@ -1,0 +1,49 @@
+# `make start` and `make test` are complete on a fresh machine: each installs what it needs first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+KAFKA_STAMP := $(VENV)/.kafka
+
+.PHONY: start test install lint kafka lock bench clean
+
+start: install
+	@$(BIN)/odradek start
+
+test: install kafka lint
+	$(BIN)/pytest -n 2 --dist worksteal
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "odradek needs Python 3.11 or newer; PYTHON=... names one"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Apache Kafka's own jars, for tests and benchmarks only; the product never uses them.
+kafka: $(KAFKA_STAMP)
+
+$(KAFKA_STAMP): tools/kafka_jars.py $(STAMP)
+	@$(BIN)/python tools/kafka_jars.py > $@.new && mv $@.new $@
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Pins anew what tools/requirements.in names.
+lock: install
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --upgrade --no-header --no-annotate \
+	    tools/requirements.in -o requirements.lock
+
+bench: install kafka
+	$(BIN)/python bench/wire.py
+	$(BIN)/python bench/log.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
