@@ -1,0 +1,291 @@
+"""The seam to the disk: every byte that the log reads or writes goes through a `Disk`.
+
+One `Disk` stands for one log folder. `RealDisk` is the operating system's; the tests hand in one that forgets what was not
+synced, tears writes, fills up and fails. Nothing is buffered above the operating system.
+
+Invariants
+ 1. After a failed sync, or a write that could be neither finished nor undone, the disk has failed: every later call raises
+    `DiskFailed`. Nothing is retried, because the kernel may have dropped the pages and marked them clean.
+ 2. An append is there as a whole or not at all: what a full disk took is cut off again before `DiskFull` is raised.
+ 3. A file that somebody still reads stays open: its descriptor is closed when the last reference to the `File` is gone.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
+
+
+class DiskFailed(OSError):
+    """This folder can no longer be trusted; its partitions are offline until a person has looked at it."""
+
+
+class DiskFull(OSError):
+    """There was no room; nothing was written, and the next append may succeed."""
+
+
+class File(Protocol):
+    """One open file. Every position is explicit, and `size` is what has been written."""
+
+    path: str
+    size: int
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Writes all buffers at the end; gives the position of the first byte."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """The bytes from there on, fewer than asked for only where the file ends."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile."""
+        ...
+
+
+class Disk(Protocol):
+    """One log folder's files. Paths are whole paths."""
+
+    failure: OSError | None
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """A file to read and append to; `create` makes it when it is missing."""
+        ...
+
+    def map(self, path: str) -> Buffer:
+        """A whole file as read-only memory, read as it is touched."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """A whole small file. FileNotFoundError when there is none."""
+        ...
+
+    def names(self, folder: str) -> list[tuple[str, int]]:
+        """What is in a folder, by name, with the size of each file, -1 for folders."""
+        ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces what was there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file that is gone already is no error."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """A folder that is there already is no error."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """With all that is in it."""
+        ...
+
+    def sync_folder(self, path: str) -> None:
+        """Makes the names in a folder durable: files made, renamed and removed."""
+        ...
+
+    def lock(self, path: str) -> "Lock":
+        """Takes the lock that Kafka takes. BlockingIOError when another process holds it."""
+        ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+def replace_file(disk: Disk, path: str, content: bytes) -> None:
+    """Writes a small file as a whole: after a crash the old content is there or the new, never a mixture."""
+    temporary = path + ".tmp"
+    disk.remove(temporary)
+    file = disk.open(temporary, create=True)
+    file.append([content])
+    file.sync()
+    disk.rename(temporary, path)
+    disk.sync_folder(os.path.dirname(path))
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("__weakref__", "disk", "fd", "path", "size")
+
+    def __init__(self, disk: "RealDisk", path: str, fd: int) -> None:
+        self.disk = disk
+        self.path = path
+        self.fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self.disk.check()
+        start = self.size
+        try:
+            self._write(buffers, start)
+        except OSError as error:
+            self._undo(start, error)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(error.errno, "no room on the disk", self.path) from error
+            raise self.disk.fail(error) from error
+        return start
+
+    def _write(self, buffers: Sequence[Buffer], position: int) -> None:
+        for first in range(0, len(buffers), WRITE_BUFFERS_MAX):
+            some = buffers[first : first + WRITE_BUFFERS_MAX]
+            wanted = sum(map(len, some))
+            written = os.pwritev(self.fd, some, position)
+            if written < wanted:  # rare: the rest one by one, which ends in the error that stopped us
+                rest = memoryview(b"".join(some))[written:]
+                while rest:
+                    count = os.pwrite(self.fd, rest, position + written)
+                    written += count
+                    rest = rest[count:]
+            position += wanted
+        self.size = position
+
+    def _undo(self, size: int, cause: OSError) -> None:
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise self.disk.fail(error) from cause
+
+    def read(self, position: int, length: int) -> bytes:
+        self.disk.check()
+        data = os.pread(self.fd, length, position)
+        while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
+            more = os.pread(self.fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def truncate(self, size: int) -> None:
+        self.disk.check()
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError as error:
+            raise self.disk.fail(error) from error
+        self.size = size
+
+    def sync(self) -> None:
+        self.disk.check()
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            raise self.disk.fail(error) from error
+
+    def fileno(self) -> int:
+        self.disk.check()
+        return self.fd
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self.fd)
+
+
+class RealLock:
+    """A POSIX record lock, as Java's FileLock takes it. Closing any descriptor of the file would release it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def release(self) -> None:
+        os.close(self.fd)
+
+
+class RealDisk:
+    """The disk of this machine."""
+
+    def __init__(self) -> None:
+        self.failure: OSError | None = None
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise DiskFailed(*self.failure.args) from self.failure
+
+    def fail(self, error: OSError) -> DiskFailed:
+        self.failure = self.failure or error
+        return DiskFailed(*error.args)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        self.check()
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return RealFile(self, path, os.open(path, flags, 0o644))
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(error.errno, "no room on the disk", path) from error
+            raise
+
+    def map(self, path: str) -> Buffer:
+        self.check()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_size == 0:
+                return b""
+            return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        self.check()
+        with open(path, "rb") as file:
+            return file.read()
+
+    def names(self, folder: str) -> list[tuple[str, int]]:
+        self.check()
+        with os.scandir(folder) as entries:
+            return sorted((entry.name, -1 if entry.is_dir() else entry.stat().st_size) for entry in entries)
+
+    def modified_ms(self, path: str) -> int:
+        self.check()
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def rename(self, old: str, new: str) -> None:
+        self.check()
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self.check()
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        self.check()
+        os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        self.check()
+        shutil.rmtree(path)
+
+    def sync_folder(self, path: str) -> None:
+        self.check()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise self.fail(error) from error
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> RealLock:
+        self.check()
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return RealLock(fd)
