@@ -1,0 +1,114 @@
+"""The leader epochs of one log: at which offset each leader began to write. How replicas find where their logs part.
+
+Kept in `leader-epoch-checkpoint`, one "epoch start-offset" line each, and rebuilt from the batches when it is lost.
+
+Invariants
+ 1. Epochs and start offsets both rise strictly from entry to entry.
+ 2. The file is written before memory changes: what was answered from here is still here after a crash.
+ 3. Nothing is written while nothing changes, so that every batch may be assigned at the price of a comparison.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from odradek.log.checkpoint import INT32_MAX, INT64_MAX, CorruptFile, read_number, read_rows, write_rows
+from odradek.log.disk import Disk
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class EpochStart(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """All epochs of one log, oldest first. Reads the file when made: CorruptFile when it is damaged."""
+
+    __slots__ = ("disk", "entries", "latest_epoch", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.entries: list[EpochStart] = []
+        self.latest_epoch = NO_EPOCH
+        for line, row in enumerate(read_rows(disk, path, 2), start=3):
+            entry = EpochStart(read_number(path, line, row[0], INT32_MAX), read_number(path, line, row[1], INT64_MAX))
+            if min(entry) < 0:
+                raise CorruptFile(path, line, f"{entry} is negative")
+            if self._is_news(entry):
+                self._set(self._without_conflicts(entry))
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """A batch of this epoch stands at this offset. Entries that disagree go; True when anything changed."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        entry = EpochStart(epoch, start_offset)
+        if not self._is_news(entry):
+            return False
+        self._write(self._without_conflicts(entry))
+        return True
+
+    def _is_news(self, entry: EpochStart) -> bool:
+        return entry.epoch != self.latest_epoch or entry.start_offset < self.entries[-1].start_offset
+
+    def _without_conflicts(self, entry: EpochStart) -> list[EpochStart]:
+        kept = len(self.entries)
+        while kept and (
+            self.entries[kept - 1].epoch >= entry.epoch or self.entries[kept - 1].start_offset >= entry.start_offset
+        ):
+            kept -= 1
+        return [*self.entries[:kept], entry]
+
+    @property
+    def previous_epoch(self) -> int:
+        """The one before the latest; -1 when there is none."""
+        return self.entries[-2].epoch if len(self.entries) > 1 else NO_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch up to this one, and where it ends; (-1, -1) when nothing is known.
+
+        An epoch before the first entry is answered with itself and the first entry's start: all its records are gone, and
+        the one who asks has to go on from there.
+        """
+        if epoch == NO_EPOCH or epoch > self.latest_epoch or not self.entries:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest_epoch:
+            return epoch, log_end
+        following = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        end = self.entries[following].start_offset
+        return (epoch if following == 0 else self.entries[following - 1].epoch), end
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in which an offset was written; -1 before the first entry."""
+        following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[following - 1].epoch if following else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log ends here now: epochs that began at or past it never were."""
+        kept = [entry for entry in self.entries if entry.start_offset < end_offset]
+        if end_offset >= 0 and len(kept) < len(self.entries):
+            self._write(kept)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins here now: the epoch in which it does begins here too, those before it are gone."""
+        following = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if following:
+            first = EpochStart(self.entries[following - 1].epoch, start_offset)
+            kept = [first, *self.entries[following:]]
+            if kept != self.entries:
+                self._write(kept)
+
+    def clear(self) -> None:
+        if self.entries:
+            self._write([])
+
+    def _write(self, entries: list[EpochStart]) -> None:
+        write_rows(self.disk, self.path, [f"{epoch} {start}" for epoch, start in entries])
+        self._set(entries)
+
+    def _set(self, entries: list[EpochStart]) -> None:
+        self.entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else NO_EPOCH
