@@ -1,4 +1,4 @@
-"""What can go wrong on the wire: one exception for malformed bytes, and the error codes that peers answer each other with."""
+"""What can go wrong on the wire: an exception for malformed bytes, and the codes that peers answer each other with."""
 
 from enum import IntEnum
 
