@@ -13,8 +13,9 @@ import struct
 from typing import Any
 
 from odradek.wire.errors import ProtocolError
-from odradek.wire.source import STRING_BYTES_MAX, UINT32_END, UVARINT_BYTES_MAX, Buffer, uvarint
+from odradek.wire.source import STRING_BYTES_MAX, UINT32_END
 from odradek.wire.table import FIXED, Field, Schema, size_min
+from odradek.wire.varint import Buffer, decode_unsigned, encode_unsigned
 
 
 def is_default(field: Field, value: object, message: Any) -> bool:
@@ -40,10 +41,10 @@ class CarefulDecoder:
     def fail(self, reason: str, position: int) -> ProtocolError:
         return ProtocolError(reason, ".".join(self.path), position)
 
-    def decode(self) -> Any:
-        """The message, which must end where the data end."""
+    def decode(self, to_end: bool = True) -> Any:
+        """The message, which must end where the data end, unless told otherwise."""
         value = self.struct(self.schema, self.message)
-        if (left := len(self.data) - self.position) > 0:
+        if to_end and (left := len(self.data) - self.position) > 0:
             raise self.fail(f"{left} bytes are left after the message", self.position)
         return value
 
@@ -59,16 +60,8 @@ class CarefulDecoder:
         return value
 
     def uvarint(self) -> int:
-        start = self.position
-        number = 0
-        for shift in range(0, 7 * UVARINT_BYTES_MAX, 7):
-            byte = self.take(1, start)[0]
-            number |= (byte & 127) << shift
-            if byte < 128:
-                if number >= UINT32_END:
-                    raise self.fail("the varint has more than 32 bits", start)
-                return number
-        raise self.fail(f"the varint has more than {UVARINT_BYTES_MAX} bytes", start)
+        number, self.position = decode_unsigned(self.data, self.position, field=".".join(self.path))
+        return number
 
     def struct(self, part: Schema, cls: Any) -> Any:
         values: dict[str, Any] = {}
@@ -266,7 +259,7 @@ class CarefulEncoder:
 
     def length(self, length: int | None, code: str, compact: bool) -> None:
         if compact:
-            self.out += uvarint(0 if length is None else length + 1)
+            self.out += encode_unsigned(0 if length is None else length + 1)
         else:
             self.out += struct.pack(f">{code}", -1 if length is None else length)
 
@@ -285,8 +278,8 @@ class CarefulEncoder:
             found[field.tag] = bytes(self.out)
             self.out = outer
             self.path.pop()
-        self.out += uvarint(len(found))
+        self.out += encode_unsigned(len(found))
         for tag in sorted(found):
             if not 0 <= tag < UINT32_END:
                 raise self.fail(f"{tag} is no tag")
-            self.out += uvarint(tag) + uvarint(len(found[tag])) + found[tag]
+            self.out += encode_unsigned(tag) + encode_unsigned(len(found[tag])) + found[tag]

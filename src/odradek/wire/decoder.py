@@ -31,7 +31,7 @@ class DecoderSource(Source):
         self.message = message
         self.version = version
         self.flexible = version in self.schema.flexible
-        self.is_view = self.schema.has_records
+        self.is_view: bool = message.is_view
         self.run: list[tuple[str, str]] = []  # format characters and variables of the fixed-size run so far
         with self.block("def decode(data, p, end):"):
             value = self.struct(self.schema, self.constant(self.schema.name, message))

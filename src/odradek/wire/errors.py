@@ -13,6 +13,20 @@ class ProtocolError(ValueError):
         self.position = position
 
 
+class UnsupportedRequest(ProtocolError):
+    """A request whose key or version the codecs do not know. Its fixed part was read: an answer can still be addressed."""
+
+    def __init__(self, reason: str, api_key: int, api_version: int, correlation_id: int) -> None:
+        super().__init__(reason, "RequestHeader", 0)
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+
+
+class UnknownRecord(ProtocolError):
+    """A record of a kind that the table does not know, as a newer version may have left it: its reader may pass over it."""
+
+
 class ErrorCode(IntEnum):
     """The error codes of the protocol. `retriable` says whether a client may send the same request again."""
 

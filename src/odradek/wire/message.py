@@ -15,19 +15,19 @@ Invariants
 """
 
 from collections.abc import Callable, Sized
-from typing import Any, ClassVar, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeAlias
 
 import msgspec
 
 from odradek.wire.errors import ProtocolError
-from odradek.wire.source import REFUSALS, Buffer
+from odradek.wire.source import REFUSALS
 from odradek.wire.table import NIL_UUID, Field, Schema
+from odradek.wire.varint import Buffer
 
 __all__ = ["NIL_UUID", "Buffer", "Buffers", "Message", "Piece", "Struct"]
 
 Piece: TypeAlias = Buffer | Sized  # Sized: records that are not in memory
 Buffers: TypeAlias = list[Piece]
-Some = TypeVar("Some", bound="Message")
 
 
 class Struct(msgspec.Struct, gc=False, repr_omit_defaults=True):
@@ -62,15 +62,15 @@ class Message(Struct):
     schema: ClassVar[Schema]
     decoders: ClassVar[Codecs]
     encoders: ClassVar[Codecs]
-    is_view: ClassVar[bool]  # decoded from a memoryview, because it holds records
+    is_view: ClassVar[bool]  # decoded from a memoryview, because it holds records or stands before what may
 
     @classmethod
-    def decode(cls: type[Some], data: Buffer, version: int) -> Some:
+    def decode(cls, data: Buffer, version: int) -> Self:
         """The message that `data` is, to the last byte."""
         return cls.decode_from(data, version, 0)
 
     @classmethod
-    def decode_from(cls: type[Some], data: Buffer, version: int, start: int) -> Some:
+    def decode_from(cls, data: Buffer, version: int, start: int) -> Self:
         """The message that `data` is from byte `start` to its end."""
         decoder = cls.decoders[version]
         source = memoryview(data) if cls.is_view else bytes(data)
@@ -80,8 +80,22 @@ class Message(Struct):
         except REFUSALS as refusal:
             cls.refuse_bytes(source, version, start, refusal)
         if position != end:
-            cls.refuse_bytes(source, version, start, None)
+            cls.refuse_bytes(source, version, start)
         return value  # type: ignore[no-any-return]
+
+    @classmethod
+    def decode_head(cls, data: Buffer, version: int) -> tuple[Self, int]:
+        """The message that `data` begins with, and where it ends."""
+        decoder = cls.decoders[version]
+        source = memoryview(data) if cls.is_view else bytes(data)
+        end = len(source)
+        try:
+            value, position = decoder(source, 0, end)
+        except REFUSALS as refusal:
+            cls.refuse_bytes(source, version, 0, refusal, to_end=False)
+        if position > end:
+            cls.refuse_bytes(source, version, 0, to_end=False)
+        return value, position
 
     def encode(self, version: int) -> Buffers:
         """The message as buffers that are to be sent one after another; the first is bytes."""
@@ -96,17 +110,21 @@ class Message(Struct):
         return b"".join(self.encode(version))  # type: ignore[arg-type]
 
     @classmethod
-    def refuse_bytes(cls, source: Buffer, version: int, start: int, refusal: Exception | None) -> NoReturn:
+    def refuse_bytes(
+        cls, source: Buffer, version: int, start: int, refusal: Exception | None = None, to_end: bool = True
+    ) -> NoReturn:
         from odradek.wire.careful import CarefulDecoder
 
-        CarefulDecoder(cls, version, source, start).decode()
-        raise AssertionError(f"only the compiled decoder of {cls.__name__} v{version} refuses {bytes(source).hex()}") from refusal
+        CarefulDecoder(cls, version, source, start).decode(to_end)
+        found = bytes(source).hex()
+        raise AssertionError(f"only the compiled decoder of {cls.__name__} v{version} refuses {found}") from refusal
 
     def refuse_value(self, version: int, refusal: Exception) -> NoReturn:
         from odradek.wire.careful import CarefulEncoder
 
         CarefulEncoder(type(self), version).encode(self)
-        raise AssertionError(f"only the compiled encoder of {type(self).__name__} v{version} refuses {self}") from refusal
+        found = f"{type(self).__name__} v{version}"
+        raise AssertionError(f"only the compiled encoder of {found} refuses {self}") from refusal
 
 
 PYTHON_TYPES: Final[dict[str, type]] = {
@@ -133,7 +151,7 @@ def make_class(schema: Schema) -> type[Message]:
         "schema": schema,
         "decoders": decoders,
         "encoders": encoders,
-        "is_view": schema.has_records,
+        "is_view": schema.has_records or schema.kind == "header",
     }
     made: type[Message] = msgspec.defstruct(  # type: ignore[assignment]
         schema.name,

@@ -12,12 +12,11 @@ import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct, calcsize, error
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from odradek.wire.varint import BYTES_MAX_INT32, Buffer, encode_unsigned
 
 STRING_BYTES_MAX: Final = 32767
-UVARINT_BYTES_MAX: Final = 5
 PACKERS_MAX: Final = 1024
 UINT32_END: Final = 1 << 32
 BYTES: Final = tuple(bytes([n]) for n in range(256))
@@ -30,22 +29,10 @@ class Malformed(Exception):
 REFUSALS: Final = (Malformed, error, IndexError, AttributeError, TypeError, ValueError)
 
 
-def uvarint(number: int) -> bytes:
-    """An unsigned varint."""
-    if number < 128:
-        return BYTES[number]
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
 def uvarint_rest(data: Buffer, position: int, first: int) -> tuple[int, int]:
     """An unsigned varint whose first byte, just before `position`, says that more follow: the number and where it ends."""
     number = first & 127
-    for shift in range(7, 7 * UVARINT_BYTES_MAX, 7):
+    for shift in range(7, 7 * BYTES_MAX_INT32, 7):
         byte = data[position]
         position += 1
         number |= (byte & 127) << shift
@@ -68,7 +55,7 @@ def string_prefix(length: int) -> bytes:
     """The length + 1 of a string of more than 126 bytes."""
     if length > STRING_BYTES_MAX + 1:
         raise Malformed
-    return uvarint(length)
+    return encode_unsigned(length)
 
 
 def unknown_tags(data: Buffer, position: int, end: int, count: int) -> tuple[dict[int, bytes], int]:
@@ -100,10 +87,10 @@ def put_tags(parts: list[bytes], known: dict[int, bytes], unknown: dict[int, byt
         if known.keys() & unknown.keys() or min(unknown) < 0 or max(unknown) >= UINT32_END:
             raise Malformed
         known.update(unknown)
-    parts.append(uvarint(len(known)))
+    parts.append(encode_unsigned(len(known)))
     for tag in sorted(known):
         value = known[tag]
-        parts += (uvarint(tag), uvarint(len(value)), value)
+        parts += (encode_unsigned(tag), encode_unsigned(len(value)), value)
 
 
 class Packers(dict[int, Callable[..., Any]]):
@@ -133,7 +120,7 @@ class Source:
         self.names: dict[str, Any] = {
             "Malformed": Malformed,
             "BYTES": BYTES,
-            "uvarint": uvarint,
+            "uvarint": encode_unsigned,
             "uvarint_rest": uvarint_rest,
             "string_rest": string_rest,
             "string_prefix": string_prefix,

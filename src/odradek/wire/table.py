@@ -12,7 +12,7 @@ from functools import cache
 from struct import calcsize
 from typing import Final
 
-from msgspec import Struct, field, structs
+import msgspec
 
 VERSION_END: Final = 1 << 15  # versions are int16: what `3+` runs up to
 NO_VERSIONS: Final = range(0)
@@ -41,7 +41,7 @@ EMPTY: Final[dict[str, object]] = {
 }
 
 
-class Field(Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True):
     """One field. `default` is what its class has: None for null, () for an empty array, `...` for a struct's own defaults."""
 
     name: str
@@ -65,10 +65,10 @@ class Field(Struct, frozen=True):
 
     def element(self) -> "Field":
         """One element of the array, as a field."""
-        return structs.replace(self, is_array=False)
+        return msgspec.structs.replace(self, is_array=False)
 
 
-class Schema(Struct, gc=False):
+class Schema(msgspec.Struct, gc=False):
     """One message, or one of its structs: what the first line of its block says, and its fields."""
 
     name: str
@@ -80,7 +80,7 @@ class Schema(Struct, gc=False):
     topic: str = ""  # of the log that holds it
     listeners: frozenset[str] = frozenset()
     advertised: range = NO_VERSIONS
-    structs: dict[str, "Schema"] = field(default_factory=dict)  # those of the message, in the order of the table
+    structs: dict[str, "Schema"] = msgspec.field(default_factory=dict)  # those of the message, in the order of the table
 
     @property
     def has_records(self) -> bool:
@@ -163,9 +163,7 @@ def parse_head(line: str) -> Schema:
     return head
 
 
-def parse_fields(
-    lines: list[str], start: int, indent: int, structs: dict[str, Schema]
-) -> tuple[tuple[Field, ...], int]:
+def parse_fields(lines: list[str], start: int, indent: int, structs: dict[str, Schema]) -> tuple[tuple[Field, ...], int]:
     """The fields at that indentation, and the line where they end; puts the structs found on the way into `structs`."""
     fields: list[Field] = []
     position = start
@@ -186,9 +184,7 @@ def parse_fields(
     return tuple(fields), position
 
 
-def parse_struct(
-    lines: list[str], start: int, indent: int, name: str, versions: range, structs: dict[str, Schema]
-) -> int:
+def parse_struct(lines: list[str], start: int, indent: int, name: str, versions: range, structs: dict[str, Schema]) -> int:
     assert name not in structs, name
     structs[name] = part = Schema(name=name, kind="struct", fields=(), versions=versions)
     part.fields, position = parse_fields(lines, start, indent, structs)
