@@ -56,9 +56,7 @@ class LeaderEpochs:
 
     def _without_conflicts(self, entry: EpochStart) -> list[EpochStart]:
         kept = len(self.entries)
-        while kept and (
-            self.entries[kept - 1].epoch >= entry.epoch or self.entries[kept - 1].start_offset >= entry.start_offset
-        ):
+        while kept and (self.entries[kept - 1].epoch >= entry.epoch or self.entries[kept - 1].start_offset >= entry.start_offset):
             kept -= 1
         return [*self.entries[:kept], entry]
 
@@ -70,8 +68,8 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch up to this one, and where it ends; (-1, -1) when nothing is known.
 
-        An epoch before the first entry is answered with itself and the first entry's start: all its records are gone, and
-        the one who asks has to go on from there.
+        An epoch before the first entry is answered with itself and the first entry's start: all its records are gone,
+        and the one who asks has to go on from there.
         """
         if epoch == NO_EPOCH or epoch > self.latest_epoch or not self.entries:
             return NO_EPOCH, NO_OFFSET
