@@ -1,11 +1,11 @@
 """The seam to the disk: every byte that the log reads or writes goes through a `Disk`.
 
-One `Disk` stands for one log folder. `RealDisk` is the operating system's; the tests hand in one that forgets what was not
-synced, tears writes, fills up and fails. Nothing is buffered above the operating system.
+One `Disk` stands for one log folder. `RealDisk` is the operating system's; the tests hand in one that forgets what was
+not synced, tears writes, fills up and fails. Nothing is buffered above the operating system.
 
 Invariants
- 1. After a failed sync, or a write that could be neither finished nor undone, the disk has failed: every later call raises
-    `DiskFailed`. Nothing is retried, because the kernel may have dropped the pages and marked them clean.
+ 1. After a failed sync, or a write that could be neither finished nor undone, the disk has failed: every later call
+    raises `DiskFailed`. Nothing is retried: the kernel may have dropped the pages and marked them clean.
  2. An append is there as a whole or not at all: what a full disk took is cut off again before `DiskFull` is raised.
  3. A file that somebody still reads stays open: its descriptor is closed when the last reference to the `File` is gone.
 """

@@ -1,0 +1,168 @@
+"""One folder of `log.dirs`: its lock, its small files, and the logs of the partitions in it.
+
+Invariants
+ 1. Who opened the folder holds its lock until it is closed.
+ 2. The clean-shutdown mark is there only while nobody has the folder open, and only when every log was closed and every
+    checkpoint written.
+ 3. A recovery point on disk is never above what has been synced, nor above the end of the log.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from odradek.log.checkpoint import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CorruptFile,
+    read_clean_shutdown,
+    read_offsets,
+    write_clean_shutdown,
+    write_offsets,
+    write_partition_metadata,
+)
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk
+from odradek.log.loading import open_log
+from odradek.log.log import Log
+from odradek.log.names import FolderState, TopicPartition, folder_name, parse_folder_name
+
+LOCK = ".lock"
+METADATA_LOG = "__cluster_metadata-0"  # the quorum opens it, with rules of its own
+
+
+class LogFolder:
+    """An open folder. `jitter` picks a number below its argument, `unique_id` gives 32 hexadecimal digits."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        config_of: Callable[[str], LogConfig],
+        *,
+        now_ms: int,
+        jitter: Callable[[int], int],
+        unique_id: Callable[[], str],
+    ) -> None:
+        """BlockingIOError when another process has the folder."""
+        self.disk = disk
+        self.path = path
+        self.config_of = config_of
+        self.jitter = jitter
+        self.unique_id = unique_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        self.strays: list[str] = []
+        self.deletions: list[tuple[int, str]] = []
+        disk.make_folder(path)
+        self.lock = disk.lock(self._file(LOCK))
+        try:
+            self._load(now_ms)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _load(self, now_ms: int) -> None:
+        self.clean_broker_epoch = read_clean_shutdown(self.disk, self._file(CLEAN_SHUTDOWN))
+        self.was_clean = self.clean_broker_epoch is not None
+        recovery_points = self._offsets(RECOVERY_POINTS)
+        starts = self._offsets(LOG_STARTS)
+        high_watermarks = self._offsets(HIGH_WATERMARKS)
+        if self.was_clean:
+            self.disk.remove(self._file(CLEAN_SHUTDOWN))
+            self.disk.sync_folder(self.path)
+        for name, size in self.disk.names(self.path):
+            parsed = parse_folder_name(name) if size < 0 and name != METADATA_LOG else None
+            if parsed is None:
+                continue
+            partition, state = parsed
+            if state is FolderState.DELETE:
+                self.disk.remove_folder(self._file(name))
+            elif state is FolderState.STRAY:
+                self.strays.append(name)
+            else:
+                future = state is FolderState.FUTURE
+                log = self._open(
+                    partition, name, now_ms, recovery_point=recovery_points.get(partition, 0), start=starts.get(partition, 0)
+                )
+                (self.futures if future else self.logs)[partition] = log
+                high_watermark = 0 if future else high_watermarks.get(partition, 0)
+                log.move_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; one that is damaged tells nothing, and nothing is lost by it but time."""
+        try:
+            return read_offsets(self.disk, self._file(name))
+        except CorruptFile:
+            return {}
+
+    def _open(self, partition: TopicPartition, name: str, now_ms: int, *, recovery_point: int, start: int) -> Log:
+        return open_log(
+            self.disk,
+            self._file(name),
+            self.config_of(partition.topic),
+            now_ms=now_ms,
+            clean=self.was_clean,
+            recovery_point=recovery_point,
+            start_offset=start,
+            jitter=self.jitter,
+            recovery_point_lowered=self.checkpoint_recovery_points,
+        )
+
+    def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
+        """A new, empty log. Its folder and the topic's id are durable before anything can be appended."""
+        assert partition not in self.logs
+        name = folder_name(partition)
+        self.disk.make_folder(self._file(name))
+        write_partition_metadata(self.disk, self._file(f"{name}/{PARTITION_METADATA}"), topic_id)
+        self.disk.sync_folder(self.path)
+        log = self.logs[partition] = self._open(partition, name, now_ms, recovery_point=0, start=0)
+        return log
+
+    def delete(self, partition: TopicPartition, now_ms: int) -> None:
+        """Takes a log away at once, and its files when nobody can be about to read them."""
+        log = self.logs.pop(partition)
+        name = folder_name(partition, FolderState.DELETE, self.unique_id())
+        self.disk.rename(log.folder, self._file(name))
+        self.disk.sync_folder(self.path)
+        self.deletions.append((now_ms + log.config.file_delete_delay_ms, self._file(name)))
+        self.checkpoint()
+
+    def expire(self, now_ms: int) -> None:
+        """Retention, producers that have gone, and files whose time to be removed has come."""
+        for log in self.logs.values():
+            log.delete_expired(now_ms)
+            log.producers.remove_expired(now_ms)
+            log.delete_due(now_ms)
+        due = [path for due_ms, path in self.deletions if due_ms <= now_ms]
+        self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
+        for path in due:
+            self.disk.remove_folder(path)
+
+    def checkpoint(self) -> None:
+        """Notes where each log has been synced to, begins, and is committed to."""
+        self.checkpoint_recovery_points()
+        logs = self.logs.items()
+        starts = {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]}
+        write_offsets(self.disk, self._file(LOG_STARTS), starts)
+        write_offsets(self.disk, self._file(HIGH_WATERMARKS), {partition: log.high_watermark for partition, log in logs})
+
+    def checkpoint_recovery_points(self) -> None:
+        points = {partition: log.recovery_point for partition, log in self.logs.items()}
+        write_offsets(self.disk, self._file(RECOVERY_POINTS), points)
+
+    def close(self, now_ms: int, broker_epoch: int = -1) -> None:
+        """Leaves everything synced and the mark of a clean stop, unless a log is damaged: then the next start looks again."""
+        try:
+            for log in [*self.logs.values(), *self.futures.values()]:
+                log.close(now_ms)
+            self.checkpoint()
+            if all(log.damage is None for log in self.logs.values()):
+                write_clean_shutdown(self.disk, self._file(CLEAN_SHUTDOWN), broker_epoch)
+        finally:
+            self.lock.release()

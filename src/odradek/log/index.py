@@ -1,0 +1,190 @@
+"""The sparse indexes of a segment: from offsets to positions, and from timestamps to offsets.
+
+About every `index.interval.bytes` of the segment get one entry in each. Both files hold nothing but their entries, sorted,
+big-endian, offsets relative to the segment's base:
+
+    .index      int32 last offset of a batch, int32 its position        looked up by offset
+    .timeindex  int64 timestamp, int32 offset of the batch that has it   looked up by timestamp
+
+The index of the segment that is being written lives in memory and is saved at a flush, a roll and a close: after a crash the
+segment is scanned anyway. The others are mapped when they are first needed.
+
+Invariants
+ 1. Entries rise strictly in what they are looked up by, and never fall in the other column.
+ 2. What was saved is a prefix of what is in memory.
+"""
+
+from struct import Struct
+from typing import ClassVar
+
+from odradek.log.disk import Buffer, Disk, File
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+class CorruptIndex(ValueError):
+    """An index that cannot be what was written; the segment rebuilds it."""
+
+
+class Index:
+    """Sorted entries of a fixed size."""
+
+    ENTRY: ClassVar[Struct]
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int, *, new: bool = False) -> None:
+        self.disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // self.ENTRY.size
+        self._data: Buffer | None = bytearray() if new else None
+        self._saved = 0
+
+    @property
+    def data(self) -> Buffer:
+        """The entries, read when they are first asked for."""
+        if self._data is None:
+            self._data = self.disk.map(self.path)
+            self._saved = len(self._data)
+            self._check(self._data)
+        return self._data
+
+    def _check(self, data: Buffer) -> None:
+        size = self.ENTRY.size
+        if len(data) % size:
+            raise CorruptIndex(f"{self.path} has {len(data)} bytes, which are no whole entries of {size}")
+        count = len(data) // size
+        if count:
+            last = self.ENTRY.unpack_from(data, (count - 1) * size)
+            before = self.ENTRY.unpack_from(data, (count - 2) * size) if count > 1 else (-1, -1)
+            if last[0] <= before[0] or last[1] < max(before[1], 0):
+                raise CorruptIndex(f"{self.path} ends with {last} after {before}")
+
+    def __len__(self) -> int:
+        return len(self.data) // self.ENTRY.size
+
+    def entry(self, number: int) -> tuple[int, int]:
+        """The stored columns of one entry, the offset still relative."""
+        first, second = self.ENTRY.unpack_from(self.data, number * self.ENTRY.size)
+        return first, second
+
+    def floor(self, key: int) -> int:
+        """The number of the last entry whose first column is at most `key`, -1 when there is none."""
+        data, unpack, size = self.data, self.ENTRY.unpack_from, self.ENTRY.size
+        low, high = 0, len(data) // size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(data, middle * size)[0] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def add(self, first: int, second: int) -> None:
+        data = self.data
+        if not isinstance(data, bytearray):
+            data = self._data = bytearray(data)
+        data += self.ENTRY.pack(first, second)
+
+    def keep(self, count: int) -> None:
+        """Forgets all but the first entries; the file is cut when the index is next saved."""
+        self._data = bytearray(self.data[: count * self.ENTRY.size])
+
+    def save(self) -> File:
+        """Brings the file up to what is in memory."""
+        file = self.disk.open(self.path, create=True)
+        data = self._data
+        if data is None:
+            return file
+        if file.size > len(data) or self._saved > len(data):
+            self._saved = min(self._saved, len(data))
+            file.truncate(self._saved)
+        if self._saved < len(data):
+            with memoryview(data) as view:
+                file.append([view[self._saved :]])
+        self._saved = len(data)
+        return file
+
+    def let_go(self) -> None:
+        """Saves, and frees the memory; the next look-up maps the file."""
+        self.save()
+        self._data = None
+
+    def reset(self) -> None:
+        """Forgets everything, also on disk: the index is about to be built again."""
+        self._data = bytearray()
+        self._saved = 0
+        self.disk.open(self.path, create=True).truncate(0)
+
+
+class OffsetIndex(Index):
+    """From offsets to positions in the segment."""
+
+    ENTRY = Struct(">ii")
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.entries_max
+
+    def append(self, last_offset: int, position: int) -> None:
+        self.add(last_offset - self.base_offset, position)
+
+    def position_before(self, offset: int) -> int:
+        """A position at or before the batch that holds an offset."""
+        number = self.floor(offset - self.base_offset)
+        return self.entry(number)[1] if number >= 0 else 0
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The last offset of the first batch known at or past a position."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.base_offset + self.entry(low)[0] if low < len(self) else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets entries of batches at or past an offset."""
+        self.keep(self.floor(offset - self.base_offset - 1) + 1)
+
+    def last(self) -> tuple[int, int]:
+        """Offset and position of the last entry; the start of the segment when there is none."""
+        if not len(self):
+            return self.base_offset, 0
+        relative, position = self.entry(len(self) - 1)
+        return self.base_offset + relative, position
+
+
+class TimeIndex(Index):
+    """From timestamps to the last offset of the batch that has them."""
+
+    ENTRY = Struct(">qi")
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.entries_max - 1  # one is left for the entry that closes the segment
+
+    def last(self) -> tuple[int, int]:
+        """Timestamp and offset of the last entry; -1 and the base offset when there is none."""
+        if not len(self):
+            return -1, self.base_offset
+        timestamp, relative = self.entry(len(self) - 1)
+        return timestamp, self.base_offset + relative
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Notes the greatest timestamp so far, if it is greater than the last one noted."""
+        if timestamp > self.last()[0]:
+            self.add(timestamp, offset - self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset up to which no record has a greater timestamp than the one asked for."""
+        number = self.floor(timestamp)
+        return self.base_offset + (self.entry(number)[1] if number >= 0 else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets entries of batches at or past an offset."""
+        count = len(self)
+        while count and self.entry(count - 1)[1] + self.base_offset >= offset:
+            count -= 1
+        self.keep(count)

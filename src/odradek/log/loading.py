@@ -1,0 +1,207 @@
+"""Opening a partition's folder: what a crash left half done is finished or undone, and what was not synced is looked at.
+
+After a clean stop nothing is read but names and the ends of indexes. After any other, everything from the segment with the
+recovery point on is scanned: length, CRC, offsets; the log is cut at the first batch that is not sound, whatever follows it,
+and indexes and producer state are built again.
+
+Invariants
+ 1. Below the recovery point nothing is cut. A log that is broken there is opened with its `damage`: it can be read up to it,
+    and not written.
+ 2. A compaction that was interrupted is either as if it had never begun or as if it had finished.
+ 3. Opening twice gives the same log.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from odradek.log.checkpoint import CorruptFile
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk
+from odradek.log.epochs import LeaderEpochs
+from odradek.log.index import CorruptIndex
+from odradek.log.log import Damage, Log, note_producer, rebuild_producers
+from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
+from odradek.log.producer_state import ProducerState
+from odradek.log.segment import CorruptSegment, Segment
+
+EPOCHS_FILE = "leader-epoch-checkpoint"
+
+
+def open_log(
+    disk: Disk,
+    folder: str,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    jitter: Callable[[int], int] = lambda _: 0,
+    recovery_point_lowered: Callable[[], None] = lambda: None,
+) -> Log:
+    """The log in a folder, which may be empty. `clean` says that whoever wrote it last closed it."""
+    finish_compaction(disk, folder, config)
+    files = _files(disk, folder)
+    segments = find_segments(disk, folder, config, files, now_ms)
+    epochs, epochs_lost = open_epochs(disk, f"{folder}/{EPOCHS_FILE}")
+    start_offset = max(start_offset, segments[0].base_offset)
+    log = Log(
+        disk,
+        folder,
+        config,
+        segments,
+        epochs,
+        ProducerState(disk, folder, [], expiration_ms=config.producer_id_expiration_ms),
+        start_offset=start_offset,
+        end_offset=start_offset,
+        recovery_point=recovery_point,
+        now_ms=now_ms,
+        jitter=jitter,
+        recovery_point_lowered=recovery_point_lowered,
+    )
+    log.producers.remove_stray_snapshots(log.bases)
+    unsound = first_unsound(log, files, clean=clean)
+    if unsound is None:
+        log.end_offset = log.recovery_point = log.active.next_offset()
+        rebuild_producers(log, log.end_offset, now_ms)
+    else:
+        recover(log, unsound, now_ms)
+    if epochs_lost:
+        rebuild_epochs(log)
+    if log.end_offset < start_offset:  # the files with it are gone: nothing that is left may be shown
+        log.reset_to(start_offset, now_ms)
+    epochs.truncate_from_end(log.end_offset)
+    epochs.truncate_from_start(log.start_offset)
+    return log
+
+
+def find_segments(disk: Disk, folder: str, config: LogConfig, files: dict[FileName, int], now_ms: int) -> list[Segment]:
+    """The segments that are there, at least one; indexes that belong to none are removed."""
+    bases = {name.offset for name in files if name.kind is FileKind.LOG}
+    segments = []
+    for name, size in files.items():
+        if name.kind is FileKind.LOG:
+            segment = Segment(disk, folder, name.offset, config, size=size, created_ms=now_ms)
+            if not all(FileName(name.offset, kind, FileState.CURRENT) in files for kind in (FileKind.INDEX, FileKind.TIME_INDEX)):
+                segment.rebuild_indexes()
+            segments.append(segment)
+        elif name.kind is not FileKind.SNAPSHOT and name.offset not in bases:
+            disk.remove(f"{folder}/{file_name(*name)}")
+    return segments or [Segment(disk, folder, 0, config, created_ms=now_ms)]
+
+
+def open_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
+    """The leader epochs, and whether their file was damaged and they have to be read from the batches again."""
+    try:
+        return LeaderEpochs(disk, path), False
+    except CorruptFile:
+        disk.remove(path)
+        return LeaderEpochs(disk, path), True
+
+
+def rebuild_epochs(log: Log) -> None:
+    for _, _, header in log.batches(log.start_offset):
+        if header.leader_epoch > log.epochs.latest_epoch:
+            log.epochs.assign(header.leader_epoch, header.base_offset)
+
+
+def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int | None:
+    """The number of the first segment that has to be scanned: it may not have been synced, or its transaction index, which
+    nothing else tells, is damaged."""
+    first = None if clean else max(bisect_right(log.bases, log.recovery_point) - 1, 0)
+    for number, segment in enumerate(log.segments[:first]):
+        if FileName(segment.base_offset, FileKind.TRANSACTION_INDEX, FileState.CURRENT) in files:
+            try:
+                segment.transactions.check()
+            except CorruptIndex:
+                return number
+    return first
+
+
+def _files(disk: Disk, folder: str) -> dict[FileName, int]:
+    parsed = {parse_file_name(name): size for name, size in disk.names(folder)}
+    return {name: size for name, size in parsed.items() if name is not None}
+
+
+def finish_compaction(disk: Disk, folder: str, config: LogConfig) -> None:
+    """Finishes or undoes a compaction that was under way, and removes what was about to be removed.
+
+    Files named .cleaned were still being written, and so was everything named .swap at or past them. Without them, what is
+    named .swap is complete: the segments that it replaces go, and it takes their place.
+    """
+    files = _files(disk, folder)
+    if all(name.state is FileState.CURRENT for name in files):
+        return
+    incomplete = min((name.offset for name in files if name.state is FileState.CLEANED), default=None)
+    for name in list(files):
+        invalid_swap = name.state is FileState.SWAP and incomplete is not None and name.offset >= incomplete
+        if name.state in (FileState.DELETED, FileState.CLEANED) or invalid_swap:
+            disk.remove(f"{folder}/{file_name(*name)}")
+            del files[name]
+    _replace_swapped(disk, folder, config, files)
+    for name in files:
+        if name.state is FileState.SWAP:
+            old = f"{folder}/{file_name(*name)}"
+            disk.rename(old, f"{folder}/{file_name(name.offset, name.kind)}")
+    disk.sync_folder(folder)
+
+
+def _replace_swapped(disk: Disk, folder: str, config: LogConfig, files: dict[FileName, int]) -> None:
+    """Removes the segments that complete .swap segments stand for."""
+    for swapped, size in [entry for entry in files.items() if entry[0].state is FileState.SWAP]:
+        if swapped.kind is not FileKind.LOG:
+            continue
+        segment = Segment(disk, folder, swapped.offset, config, size=size, state=FileState.SWAP)
+        end = segment.next_offset()
+        for name in list(files):
+            if name.state is FileState.CURRENT and swapped.offset <= name.offset < end:
+                disk.remove(f"{folder}/{file_name(*name)}")
+                del files[name]
+
+
+def recover(log: Log, first: int, now_ms: int) -> None:
+    """Scans all from a segment on; cuts the log at the first unsound batch."""
+    log.end_offset = log.bases[first]
+    rebuild_producers(log, log.end_offset, now_ms)
+    for number in range(first, len(log.segments)):
+        segment = log.segments[number]
+        log.producers.map_end_offset = segment.base_offset
+        log.producers.take_snapshot()
+        problem = _recover_segment(log, segment)
+        if problem is None:
+            continue
+        if log.end_offset < log.recovery_point:
+            log.damage = Damage(log.end_offset, str(problem))
+            log.end_offset = max(log.recovery_point, log.bases[-1])
+            return
+        _remove_from(log, number + 1)
+        break
+    log.recovery_point = min(log.recovery_point, log.end_offset)
+    log.producers.map_end_offset = log.end_offset
+
+
+def _recover_segment(log: Log, segment: Segment) -> CorruptSegment | None:
+    """Scans one segment. What is unsound at or past the recovery point is cut off it."""
+    size, problem = 0, None
+    log.end_offset = max(log.end_offset, segment.base_offset)
+    try:
+        for header, batch in segment.recover():
+            if header.leader_epoch > log.epochs.latest_epoch:
+                log.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                note_producer(log.producers, segment, header, batch)
+            size += header.size
+            log.end_offset = header.next_offset
+    except CorruptSegment as error:
+        problem = error
+        if log.end_offset >= log.recovery_point:
+            segment.cut(size)
+    segment.seal()
+    return problem
+
+
+def _remove_from(log: Log, number: int) -> None:
+    for segment in log.segments[number:]:
+        segment.remove()
+    log.producers.remove_snapshots_after(log.end_offset)
+    del log.segments[number:], log.bases[number:]

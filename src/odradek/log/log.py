@@ -1,0 +1,553 @@
+"""The log of one partition: segments in the order of their offsets, what is known of its producers, and its leader epochs.
+
+Everything happens on one thread, but for two things that take long and are handed out: a `Flush` may run on another thread,
+and compaction reads closed segments from another process. Time comes in as `now_ms`.
+
+Invariants
+ 1. start_offset <= high_watermark <= end_offset, and recovery_point <= end_offset.
+ 2. Segments are contiguous: each ends before the next begins; the last one is written, the others never change.
+ 3. A failed append changes nothing: not the file, not the indexes, not what is known of the producer.
+ 4. Everything below the recovery point has been synced. When the log is cut below it, the lower recovery point is on disk
+    before anything new is appended.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from odradek.log.config import LogConfig
+from odradek.log.disk import Buffer, Disk, File
+from odradek.log.epochs import LeaderEpochs
+from odradek.log.errors import LogError
+from odradek.log.names import FileState
+from odradek.log.producer_state import ProducerState, Verification
+from odradek.log.segment import FileRange, Segment
+from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.wire.batch import (
+    BatchHeader,
+    CorruptBatch,
+    InvalidBatch,
+    check,
+    check_produced,
+    read_header,
+    set_offset_and_epoch,
+)
+from odradek.wire.errors import ErrorCode, ProtocolError
+
+
+class Origin(Enum):
+    """Who appends, and so what is checked."""
+
+    CLIENT = auto()
+    COORDINATOR = auto()  # groups, transactions and their markers
+    RAFT = auto()  # the leader of the metadata quorum
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    is_duplicate: bool = False
+
+
+class Slice:
+    """What a read found: bytes of files, in order. `len` is their number."""
+
+    __slots__ = ("ranges", "size")
+
+    def __init__(self, ranges: list[FileRange]) -> None:
+        self.ranges = ranges
+        self.size = sum(part.size for part in ranges)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return b"".join([part.read() for part in self.ranges])
+
+
+class Flush:
+    """A flush under way: `run` may be called on any thread, `Log.finish_flush` on the log's own."""
+
+    def __init__(self, disk: Disk, folder: str, offset: int, files: list[File | TransactionIndex], *, new_names: bool) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.offset = offset
+        self.files = files
+        self.new_names = new_names
+
+    def run(self) -> None:
+        for file in self.files:
+            file.sync()
+        if self.new_names:
+            self.disk.sync_folder(self.folder)
+
+
+class Damage(NamedTuple):
+    """Where a log is broken below its recovery point: nothing was cut there, and nothing is appended until it is repaired."""
+
+    offset: int
+    reason: str
+
+
+class Log:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        config: LogConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        *,
+        start_offset: int,
+        end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+        damage: Damage | None = None,
+        jitter: Callable[[int], int] = lambda _: 0,
+        recovery_point_lowered: Callable[[], None] = lambda: None,
+    ) -> None:
+        """What `loading.open_log` found in a folder. `jitter` picks a number below its argument."""
+        assert segments
+        self.disk = disk
+        self.folder = folder
+        self.config = config
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.epochs = epochs
+        self.producers = producers
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = start_offset
+        self.damage = damage
+        self.flushed_ms = now_ms
+        self.jitter = jitter
+        self.jitter_ms = jitter(config.segment_jitter_ms)
+        self.recovery_point_lowered = recovery_point_lowered
+        self.deletions: list[tuple[int, Callable[[], None]]] = []
+        self._rolled = False
+        self._names_synced = -1  # the base offset up to which the folder's names are durable
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # -- appending
+
+    def append(
+        self,
+        data: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        verification: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Appends batches as the leader: gives them offsets and the epoch, in place.
+
+        LogError or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
+        """
+        batches = self._accepted(data, origin)
+        for at, header in batches:
+            if header.producer_id < 0 or origin is Origin.RAFT:
+                continue
+            if origin is Origin.CLIENT:
+                duplicate = self.producers.check(header, verification)
+                if duplicate is not None:
+                    return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
+            elif header.is_control:
+                self.producers.check_marker(header, memoryview(data)[at : at + header.size], transaction_version)
+            else:
+                self.producers.check_from_coordinator(header, verification)
+        first_offset = offset = self.end_offset
+        placed = []
+        for at, header in batches:
+            set_offset_and_epoch(data, at, offset, leader_epoch)
+            placed.append((at, header._replace(base_offset=offset, leader_epoch=leader_epoch)))
+            offset += header.last_offset_delta + 1
+        self._write(data, placed, now_ms)
+        return Appended(first_offset, offset - 1)
+
+    def append_as_follower(self, data: Buffer, *, now_ms: int) -> Appended | None:
+        """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch."""
+        self._check_writable()
+        batches = []
+        position, next_offset = 0, self.end_offset
+        while position < len(data):
+            try:
+                header = read_header(data, position)
+            except CorruptBatch:
+                if len(data) - position >= 61:
+                    raise
+                break
+            if position + header.size > len(data):
+                break
+            check(data, position, header)
+            if header.base_offset < next_offset:
+                reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
+                raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+            batches.append((position, header))
+            next_offset = header.next_offset
+            position += header.size
+        if not batches:
+            return None
+        self._write(data if position == len(data) else memoryview(data)[:position], batches, now_ms)
+        return Appended(batches[0][1].base_offset, next_offset - 1)
+
+    def _check_writable(self) -> None:
+        if self.damage is not None:
+            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is damaged: {self.damage.reason}")
+
+    def _accepted(self, data: Buffer, origin: Origin) -> list[tuple[int, BatchHeader]]:
+        self._check_writable()
+        judge = check_produced if origin is Origin.CLIENT else check
+        batches = []
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            judge(data, position, header)
+            if header.size > self.config.max_message_bytes and origin is not Origin.RAFT:
+                reason = f"a batch of {header.size} bytes, over max.message.bytes={self.config.max_message_bytes}"
+                raise LogError(ErrorCode.MESSAGE_TOO_LARGE, reason)
+            batches.append((position, header))
+            position += header.size
+        if not batches or (len(batches) > 1 and origin is Origin.CLIENT):
+            reason = f"{len(batches)} batches, where one request has exactly one for a partition"
+            raise InvalidBatch(reason, "records", 0)
+        return batches
+
+    def _write(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """Writes batches that have their offsets, and lets indexes, epochs and producers know."""
+        if len(data) > self.config.segment_bytes:
+            reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
+            raise LogError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
+        first, last = batches[0][1], batches[-1][1]
+        timestamp = max([header.max_timestamp for _, header in batches])
+        segment = self.segments[-1]
+        if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.jitter_ms):
+            segment = self.roll(now_ms, first.base_offset)
+        for _, header in batches:
+            if header.leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+        segment.append(data, batches)
+        self.end_offset = last.next_offset
+        producers = self.producers
+        for at, header in batches:
+            if header.producer_id >= 0:
+                note_producer(producers, segment, header, memoryview(data)[at : at + header.size])
+        producers.map_end_offset = self.end_offset
+
+    def roll(self, now_ms: int, next_offset: int = 0) -> Segment:
+        """Closes the active segment and begins a new one, at the end of the log or at a later offset."""
+        old = self.segments[-1]
+        base_offset = max(next_offset, self.end_offset)
+        if old.base_offset == base_offset:
+            assert old.size == 0, "only an empty segment can begin where the next one does"
+            return old
+        old.seal()
+        segment = Segment(self.disk, self.folder, base_offset, self.config, created_ms=now_ms)
+        self.segments.append(segment)
+        self.bases.append(base_offset)
+        self.jitter_ms = self.jitter(self.config.segment_jitter_ms)
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot()
+        self._rolled = True
+        return segment
+
+    # -- reading
+
+    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool = True) -> Slice:
+        """The batches from the one that holds an offset up to `upper_offset`, at most `bytes_max`, the last perhaps cut off.
+
+        With `at_least_one` the first batch is whole, whatever its size.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            reason = f"offset {offset} is outside of {self.start_offset} to {self.end_offset}"
+            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        ranges: list[FileRange] = []
+        number = bisect_right(self.bases, offset) - 1
+        try:
+            while number < len(self.segments) and offset < upper_offset and self.bases[number] < upper_offset:
+                segment = self.segments[number]
+                end = self._readable_end(number, upper_offset)
+                found = segment.read(offset, bytes_max, end, at_least_one=at_least_one and not ranges)
+                if found is not None:
+                    ranges.append(found)
+                    bytes_max -= found.size
+                    if found.position + found.size < end:
+                        break
+                elif ranges:
+                    break
+                number += 1
+                offset = self.bases[number] if number < len(self.bases) else upper_offset
+                if bytes_max <= 0:
+                    break
+        except ProtocolError as error:
+            raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        return Slice(ranges)
+
+    def _readable_end(self, number: int, upper_offset: int) -> int:
+        """The position in a segment up to which a reader may see."""
+        segment = self.segments[number]
+        next_base = self.bases[number + 1] if number + 1 < len(self.bases) else self.end_offset
+        return segment.size if upper_offset >= next_base else segment.position_of(upper_offset)
+
+    def batches(self, offset: int, upper_offset: int | None = None) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """The batches from the one that holds an offset on, with where each is."""
+        upper_offset = self.end_offset if upper_offset is None else upper_offset
+        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+            found = segment.locate(offset)
+            for position, header in segment.batches(found[0]) if found else ():
+                if header.base_offset >= upper_offset:
+                    return
+                yield segment, position, header
+
+    def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in what a read from an offset found."""
+        if not found.ranges:
+            return []
+        upper = self._offset_after(found.ranges[-1])
+        transactions: list[AbortedTransaction] = []
+        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+            some, complete = segment.transactions.collect(offset, upper)
+            transactions += some
+            if complete:
+                break
+        return transactions
+
+    def _offset_after(self, last: FileRange) -> int:
+        """An offset that no batch of a range reaches, found without reading batches."""
+        bound = last.segment.index.offset_at_or_after(last.position + last.size)
+        if bound is not None:
+            return bound + 1
+        following = bisect_right(self.bases, last.segment.base_offset)
+        return self.bases[following] if following < len(self.bases) else self.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it no transaction is open."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else min(max(unstable, self.start_offset), self.high_watermark)
+
+    def move_high_watermark(self, offset: int) -> None:
+        assert self.start_offset <= offset <= self.end_offset
+        self.high_watermark = offset
+        self.producers.on_high_watermark(offset)
+
+    # -- cutting
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Cuts off every batch that ends at or past an offset; gives whether there were any."""
+        if offset >= self.end_offset:
+            return False
+        if offset < self.bases[0]:
+            self.reset_to(offset, now_ms)
+            return True
+        keep = bisect_right(self.bases, offset)
+        found = self.segments[keep - 1].locate(offset)
+        end_offset = min(offset, found[1].base_offset) if found else offset
+        self._lower_recovery_point(end_offset)
+        self._drop_segments(self.segments[keep:], now_ms)
+        del self.segments[keep:], self.bases[keep:]
+        self.active.truncate_to(offset)
+        self.end_offset = end_offset
+        self.epochs.truncate_from_end(end_offset)
+        self.start_offset = min(self.start_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        rebuild_producers(self, end_offset, now_ms)
+        return True
+
+    def reset_to(self, offset: int, now_ms: int) -> None:
+        """Throws everything away and begins anew at an offset."""
+        self._lower_recovery_point(offset)
+        self._drop_segments(self.segments, now_ms)
+        self.segments = [Segment(self.disk, self.folder, offset, self.config, created_ms=now_ms)]
+        self.bases = [offset]
+        self.epochs.clear()
+        self.producers.truncate_fully(offset)
+        self.start_offset = self.end_offset = self.high_watermark = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.damage = None
+
+    def truncate_to_epoch(self, epoch: int, now_ms: int) -> int:
+        """Cuts the log where an epoch ends in it, for a leader that does not know what follows; gives the new end."""
+        _, end = self.epochs.end_offset_for(epoch, self.end_offset)
+        self.truncate_to(self.start_offset if end < 0 else end, now_ms)
+        return self.end_offset
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.recovery_point_lowered()
+
+    def move_start(self, offset: int) -> None:
+        """Hides what is below an offset; retention removes segments that lie below it as a whole."""
+        if offset > self.high_watermark:
+            reason = f"offset {offset} is past the high watermark {self.high_watermark}"
+            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.on_start_moved(offset)
+
+    # -- deleting
+
+    def delete_expired(self, now_ms: int) -> list[Segment]:
+        """Removes what retention no longer keeps; gives the segments that went."""
+        expired = list(self._expired(now_ms))
+        if not expired:
+            return []
+        if len(expired) == len(self.segments):
+            self.roll(now_ms)
+        kept = self.segments[len(expired) :]
+        self.move_start(kept[0].base_offset)
+        self._drop_segments(expired, now_ms)
+        self.segments = kept
+        self.bases = self.bases[len(expired) :]
+        return expired
+
+    def _expired(self, now_ms: int) -> Iterator[Segment]:
+        config, surplus = self.config, self.size - self.config.retention_bytes
+        for number, segment in enumerate(self.segments):
+            is_active = number + 1 == len(self.segments)
+            next_base = self.end_offset if is_active else self.bases[number + 1]
+            if next_base > self.high_watermark or (is_active and segment.size == 0):
+                return
+            surplus -= segment.size
+            below_start = not is_active and next_base <= self.start_offset
+            too_large = config.deletes and config.retention_bytes >= 0 and surplus >= 0
+            if not (below_start or too_large or self._is_too_old(segment, now_ms)):
+                return
+            yield segment
+
+    def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
+        config = self.config
+        if not config.deletes or config.retention_ms < 0:
+            return False
+        return now_ms - segment.largest_timestamp() > config.retention_ms
+
+    def _drop_segments(self, segments: list[Segment], now_ms: int) -> None:
+        """Renames their files at once, and removes them when nobody can be about to read them."""
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in segments:
+            segment.rename(FileState.DELETED)
+            self.deletions.append((due_ms, segment.remove))
+            snapshot = self.producers.drop_snapshot(segment.base_offset)
+            if snapshot is not None:
+                self.deletions.append((due_ms, snapshot))
+
+    def delete_due(self, now_ms: int) -> None:
+        """Removes the files whose time has come."""
+        due = [remove for due_ms, remove in self.deletions if due_ms <= now_ms]
+        self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
+        for remove in due:
+            remove()
+
+    def swap_segments(self, old: list[Segment], new: Segment, now_ms: int) -> bool:
+        """Puts a compacted segment, which is named .cleaned and synced, in the place of some that are closed.
+
+        The renames are such that at any moment a start finds either the old segments or the new one. False when the old ones
+        are no longer there: the new one is then removed.
+        """
+        first = self.segments.index(old[0]) if old[0] in self.segments else -1
+        if first < 0 or self.segments[first : first + len(old)] != old or old[-1] is self.active:
+            new.remove()
+            return False
+        new.rename(FileState.SWAP)
+        self.disk.sync_folder(self.folder)
+        self.segments[first : first + len(old)] = [new]
+        self.bases[first : first + len(old)] = [new.base_offset]
+        self._drop_segments(old, now_ms)
+        new.rename(FileState.CURRENT)
+        self.disk.sync_folder(self.folder)
+        return True
+
+    # -- flushing
+
+    @property
+    def unflushed(self) -> int:
+        return self.end_offset - self.recovery_point
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for a flush, or a roll left a segment behind."""
+        if self._rolled:
+            return True
+        unflushed = self.end_offset - self.recovery_point
+        return unflushed >= self.config.flush_messages or (unflushed > 0 and now_ms - self.flushed_ms >= self.config.flush_ms)
+
+    def start_flush(self, *, closed_only: bool = False) -> Flush:
+        """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not
+        clean reads the segment with the recovery point in any case."""
+        files: list[File | TransactionIndex] = []
+        first = max(bisect_right(self.bases, self.recovery_point) - 1, 0)
+        for segment in self.segments[first:-1]:
+            files += [segment.file, *segment.save_indexes(), segment.transactions]
+        if not closed_only:
+            files.append(self.active.file)
+        offset = self.active.base_offset if closed_only else self.end_offset
+        return Flush(self.disk, self.folder, offset, files, new_names=self._names_synced < self.active.base_offset)
+
+    def finish_flush(self, flush: Flush, now_ms: int) -> None:
+        if flush.new_names:
+            self._names_synced = min(flush.offset, self.active.base_offset)
+        self.recovery_point = max(self.recovery_point, min(flush.offset, self.end_offset))
+        self.flushed_ms = now_ms
+        self._rolled = self.active.base_offset > self.recovery_point
+
+    def flush(self, now_ms: int) -> None:
+        flush = self.start_flush()
+        flush.run()
+        self.finish_flush(flush, now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """Leaves the folder so that the next start need not look at any record."""
+        if self.unflushed or self._names_synced < self.active.base_offset:
+            self.flush(now_ms)
+        self.producers.take_snapshot()
+        self.active.seal()
+        self.delete_due(now_ms)
+
+
+def note_producer(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
+    """Lets the producer state see a batch of an idempotent producer, and the transaction index a transaction that it aborts."""
+    if not header.is_control:
+        producers.append(header)
+        return
+    completed = producers.append_marker(header, batch)
+    if completed is None:
+        return
+    stable = producers.last_stable_offset(completed)
+    if completed.is_aborted:
+        segment.transactions.append(
+            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+        )
+    producers.complete(completed)
+
+
+def rebuild_producers(log: Log, end_offset: int, now_ms: int) -> None:
+    """Loads the newest snapshot at or below an offset, and replays the batches from there."""
+    producers = log.producers
+    producers.truncate_and_reload(log.start_offset, end_offset, now_ms)
+    start = max(producers.map_end_offset, log.bases[0])
+    for segment, position, header in log.batches(start, end_offset):
+        if header.producer_id >= 0 and header.base_offset >= start:
+            batch = segment.file.read(position, header.size) if header.is_control else b""
+            note_producer_again(producers, header, batch)
+    producers.map_end_offset = end_offset
+
+
+def note_producer_again(producers: ProducerState, header: BatchHeader, batch: Buffer) -> None:
+    """As `note_producer`, where the transaction index knows already."""
+    if not header.is_control:
+        producers.append(header)
+        return
+    completed = producers.append_marker(header, batch)
+    if completed is not None:
+        producers.complete(completed)

@@ -1,0 +1,384 @@
+"""One segment of a partition's log: a file of record batches and the indexes that find their way in it.
+
+Batches are appended as they come and never changed. Positions of batches that were just written are remembered, so that a
+reader at the end of the log costs no read of the disk.
+
+Invariants
+ 1. Batches stand in the order of their offsets, the first at or past `base_offset`, and every offset is at most 2^31 - 1 past it.
+ 2. `size` is the end of the last whole batch.
+ 3. An index only ever saves work: what it says is checked against the batches, and a wrong one is built again.
+"""
+
+from collections.abc import Iterator
+
+from odradek.log.config import LogConfig
+from odradek.log.disk import Buffer, Disk, File
+from odradek.log.index import RELATIVE_OFFSET_MAX, CorruptIndex, OffsetIndex, TimeIndex
+from odradek.log.names import FileKind, FileState, file_name
+from odradek.log.transaction_index import TransactionIndex
+from odradek.wire.batch import HEADER_SIZE, BatchHeader, check, read_header
+from odradek.wire.errors import ProtocolError
+
+HEADER_READ_BYTES = 16 * 1024  # one read brings the headers of several small batches
+SCAN_READ_BYTES = 1024 * 1024
+BOUNDARIES_MAX = 256
+NO_TIMESTAMP = -1
+SEGMENT_FILES = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+class FileRange:
+    """Bytes of a file, to be sent as they are. The file stays readable as long as the range is held."""
+
+    __slots__ = ("file", "position", "segment", "size")
+
+    def __init__(self, segment: "Segment", position: int, size: int) -> None:
+        self.segment = segment
+        self.file = segment.file
+        self.position = position
+        self.size = size
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.size)
+
+
+class CorruptSegment(ProtocolError):
+    """A segment that cannot be read on from a position."""
+
+
+class Segment:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int = -1,
+        created_ms: int = 0,
+        state: FileState = FileState.CURRENT,
+    ) -> None:
+        """An existing segment of a known size, or a new one (size -1)."""
+        new = size < 0
+        self.disk = disk
+        self.folder = folder
+        self.base_offset = base_offset
+        self.state = state
+        self.created_ms = created_ms
+        self.interval_bytes = config.index_interval_bytes
+        self.size = max(size, 0)
+        self.index = OffsetIndex(disk, self.path(FileKind.INDEX), base_offset, config.segment_index_bytes, new=new)
+        self.time_index = TimeIndex(disk, self.path(FileKind.TIME_INDEX), base_offset, config.segment_index_bytes, new=new)
+        self.transactions = TransactionIndex(disk, self.path(FileKind.TRANSACTION_INDEX), base_offset)
+        self._file: File | None = None
+        self._max_timestamp: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
+        self._first_timestamp: int | None = None
+        self._bytes_since_entry = 0
+        self._boundaries: dict[int, int] = {}
+        if new:
+            self._file = disk.open(self.path(FileKind.LOG), create=True)
+            assert self._file.size == 0, f"{self._file.path} is not new"
+            self.index.save()
+            self.time_index.save()
+
+    def path(self, kind: FileKind) -> str:
+        return f"{self.folder}/{file_name(self.base_offset, kind, self.state)}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self.disk.open(self.path(FileKind.LOG))
+        return self._file
+
+    # -- what is in it
+
+    def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """The headers of all batches from a position on. CorruptSegment where the chain breaks."""
+        end = self.size if end is None else end
+        chunk, chunk_start = b"", position
+        while position < end:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = (
+                    self.file.read(position, min(HEADER_READ_BYTES, self.size - position)),
+                    position,
+                    0,
+                )
+            header = self._header(chunk, at, position)
+            yield position, header
+            position += header.size
+
+    def _header(self, chunk: Buffer, at: int, position: int) -> BatchHeader:
+        try:
+            header = read_header(chunk, at)
+        except ProtocolError as error:
+            raise CorruptSegment(error.reason, self.path(FileKind.LOG), position) from error
+        if position + header.size > self.size:
+            reason = f"a batch of {header.size} bytes is cut off at {self.size}"
+            raise CorruptSegment(reason, self.path(FileKind.LOG), position)
+        if not self.base_offset <= header.base_offset <= header.last_offset:
+            reason = f"offsets {header.base_offset} to {header.last_offset} do not belong here"
+            raise CorruptSegment(reason, self.path(FileKind.LOG), position)
+        return header
+
+    def checked_batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """All batches whole, with their CRC checked and their offsets in order. CorruptSegment at the first bad one."""
+        chunk, chunk_start, next_offset = memoryview(b""), position, self.base_offset
+        while position < self.size:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = memoryview(self.file.read(position, SCAN_READ_BYTES)), position, 0
+            header = self._header(chunk, at, position)
+            if at + header.size > len(chunk):
+                chunk, chunk_start, at = (
+                    memoryview(self.file.read(position, max(SCAN_READ_BYTES, header.size))),
+                    position,
+                    0,
+                )
+            try:
+                check(chunk, at, header)
+            except ProtocolError as error:
+                raise CorruptSegment(error.reason, self.path(FileKind.LOG), position) from error
+            if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+                reason = f"offset {header.base_offset} where {next_offset} or more was due"
+                raise CorruptSegment(reason, self.path(FileKind.LOG), position)
+            yield position, header, chunk[at : at + header.size]
+            next_offset = header.next_offset
+            position += header.size
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch that ends at or past an offset, and its position."""
+        try:
+            start = self._start_before(offset)
+        except CorruptIndex:
+            start = self._rebuild_before(offset)
+        try:
+            return self._first_ending_at(offset, start)
+        except CorruptSegment:
+            if start == 0:
+                raise
+            return self._first_ending_at(offset, self._rebuild_before(offset))  # the index may have led us astray
+
+    def _start_before(self, offset: int) -> int:
+        start = self._boundaries.get(offset, -1)
+        if start < 0:
+            start = self.index.position_before(offset)
+        if start > self.size:
+            raise CorruptIndex(f"{self.index.path} points past the end of its segment")
+        return start
+
+    def _rebuild_before(self, offset: int) -> int:
+        self.rebuild_indexes()
+        return self.index.position_before(offset)
+
+    def _first_ending_at(self, offset: int, start: int) -> tuple[int, BatchHeader] | None:
+        for position, header in self.batches(start):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that ends at or past an offset begins; the end of the segment when there is none."""
+        position = self._boundaries.get(offset, -1)
+        if position < 0:
+            found = self.locate(offset)
+            position = self.size if found is None else found[0]
+        return position
+
+    def read(self, offset: int, bytes_max: int, end: int, *, at_least_one: bool) -> FileRange | None:
+        """The bytes of the batches from an offset up to a position, at most `bytes_max`, or None when there are none.
+
+        The last batch may be cut off. With `at_least_one` the first never is.
+        """
+        position = self._boundaries.get(offset, -1)
+        if position >= 0 and end - position <= bytes_max:  # a reader that has kept up
+            return FileRange(self, position, end - position) if end > position else None
+        found = self.locate(offset)
+        if found is None or found[0] >= end:
+            return None
+        position, header = found
+        if header.size > bytes_max:
+            return FileRange(self, position, header.size) if at_least_one else None
+        return FileRange(self, position, min(bytes_max, end - position))
+
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        offset = self.base_offset
+        for _, header in self.batches(self._last_indexed_position()):
+            offset = header.next_offset
+        return offset
+
+    def _last_indexed_position(self) -> int:
+        try:
+            position = self.index.last()[1]
+            if position < self.size or position == 0:
+                next(self.batches(position), None)
+                return position
+        except (CorruptIndex, CorruptSegment):
+            pass
+        self.rebuild_indexes()
+        return self.index.last()[1]
+
+    # -- timestamps
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The greatest timestamp and the last offset of the batch that has it; (-1, base offset) when there is none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self._read_max_timestamp()
+        return self._max_timestamp
+
+    def _read_max_timestamp(self) -> tuple[int, int]:
+        try:
+            timestamp, offset = self.time_index.last()
+        except CorruptIndex:
+            self.rebuild_indexes()
+            timestamp, offset = self.time_index.last()
+        start = self.locate(offset) if timestamp >= 0 else (0, None)
+        for _, header in self.batches(start[0]) if start else ():
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        return timestamp, offset
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the greatest timestamp, or, where records have none, when the file was last written."""
+        timestamp = self.max_timestamp()[0]
+        return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(FileKind.LOG))
+
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch, -1 when there is none."""
+        if self._first_timestamp is None:
+            first = next(self.batches(), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first[1].max_timestamp
+        return self._first_timestamp
+
+    def batches_from_timestamp(self, timestamp: int, offset_min: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches that may hold the first record at or past a timestamp."""
+        try:
+            start = max(self.time_index.offset_before(timestamp), offset_min)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            start = max(self.time_index.offset_before(timestamp), offset_min)
+        found = self.locate(start)
+        return self.batches(found[0]) if found else iter(())
+
+    # -- writing
+
+    def should_roll(
+        self, config: LogConfig, now_ms: int, bytes_new: int, last_offset: int, timestamp: int, jitter_ms: int
+    ) -> bool:
+        """Whether an append of these bytes, up to this offset and timestamp, belongs into a new segment."""
+        if self.size > config.segment_bytes - bytes_new:
+            return True
+        if self.size and self._waited_ms(now_ms, timestamp) > config.segment_ms - jitter_ms:
+            return True
+        return self.index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+
+    def _waited_ms(self, now_ms: int, timestamp: int) -> int:
+        first = self.first_timestamp()
+        return timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def append(self, data: Buffer, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Writes whole batches; each comes with its place in the data and the header that it has there."""
+        position = self.file.append([data])
+        assert position == self.size
+        self.size = self.file.size
+        if position == 0:
+            self._first_timestamp = batches[0][1].max_timestamp
+        for at, header in batches:
+            self._note(position + at, header)
+        boundaries = self._boundaries
+        for at, header in batches:
+            boundaries[header.next_offset] = position + at + header.size
+        while len(boundaries) > BOUNDARIES_MAX:
+            del boundaries[next(iter(boundaries))]
+
+    def _note(self, position: int, header: BatchHeader) -> None:
+        """Keeps the indexes up with a batch."""
+        greatest = self.max_timestamp() if self._max_timestamp is None else self._max_timestamp
+        if header.max_timestamp > greatest[0]:
+            greatest = self._max_timestamp = (header.max_timestamp, header.last_offset)
+        if self._bytes_since_entry > self.interval_bytes:
+            self.index.append(header.last_offset, position)
+            self.time_index.append(*greatest)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size
+
+    def rebuild_indexes(self) -> None:
+        """Builds offset and time index again from the batches, up to where they can be followed."""
+        self._reset_indexes()
+        try:
+            for position, header in self.batches():
+                self._note(position, header)
+        except CorruptSegment:
+            pass  # who reads that far will be told
+        self.seal()
+
+    def _reset_indexes(self) -> None:
+        self.index.reset()
+        self.time_index.reset()
+        self._boundaries.clear()
+        self._bytes_since_entry = 0
+        self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
+
+    def recover(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Builds all indexes again while it gives every batch that is whole and valid. CorruptSegment at the first that is not;
+        what has been given until then is sound."""
+        self._reset_indexes()
+        self.transactions.truncate_to(self.base_offset)
+        for position, header, view in self.checked_batches():
+            self._note(position, header)
+            yield header, view
+
+    def cut(self, size: int) -> None:
+        """Cuts the file at a position that ends a batch; the indexes must not know more than that."""
+        self.file.truncate(size)
+        self.size = size
+        self._first_timestamp = None if size == 0 else self._first_timestamp
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts off every batch that ends at or past an offset; gives the bytes that went."""
+        position = self.position_of(offset)
+        removed = self.size - position
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        self.index.save()
+        self.time_index.save()
+        self.cut(position)
+        self._boundaries.clear()
+        self._bytes_since_entry = 0
+        self._max_timestamp = None
+        return removed
+
+    # -- ends of life
+
+    def seal(self) -> None:
+        """Nothing more comes: the time index gets its last entry, and both indexes are saved and freed."""
+        timestamp, offset = self.max_timestamp()
+        if timestamp >= 0:
+            self.time_index.append(timestamp, offset)
+        self.index.let_go()
+        self.time_index.let_go()
+
+    def save_indexes(self) -> list[File]:
+        return [self.index.save(), self.time_index.save()]
+
+    def rename(self, state: FileState) -> None:
+        """Renames all files, the log itself first: an index that is left alone is an orphan, and one that is missing is
+        built again."""
+        for kind in SEGMENT_FILES:
+            old = self.path(kind)
+            try:
+                self.disk.rename(old, f"{self.folder}/{file_name(self.base_offset, kind, state)}")
+            except FileNotFoundError:
+                assert kind is not FileKind.LOG, f"{old} is gone"
+        self.state = state
+        self._file = None  # its path is the old one; readers keep what they hold
+        self.index.path = self.path(FileKind.INDEX)
+        self.time_index.path = self.path(FileKind.TIME_INDEX)
+        self.transactions.renamed(self.path(FileKind.TRANSACTION_INDEX))
+
+    def remove(self) -> None:
+        for kind in SEGMENT_FILES:
+            self.disk.remove(self.path(kind))

@@ -1,0 +1,103 @@
+"""A real Apache Kafka 4.3.1, broker and controller in one Java process, in a folder of its own.
+
+It is the other implementation: what it wrote we must read, and what we wrote it must serve.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.kafka_jars import class_path
+
+START_SECONDS_MAX = 90
+HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.enable=false
+log.retention.check.interval.ms=3600000
+{more}
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Broker:
+    """One Kafka node. `data` is its log folder; it is formatted when the node is made."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        more = "\n".join(f"{key.replace('_', '.')}={value}" for key, value in settings.items())
+        properties = PROPERTIES.format(client=self.port, controller=free_port(), data=self.data, more=more)
+        (folder / "server.properties").write_text(properties)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.run_tool(
+            "kafka.tools.StorageTool", "format", "--standalone", "-t", "AAAAAAAAAAAAAAAAAAAAQQ", "-c", self._properties
+        )
+
+    @property
+    def _properties(self) -> str:
+        return str(self.folder / "server.properties")
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def run_tool(self, name: str, *arguments: str, given: bytes | None = None) -> str:
+        """Runs a program of Kafka's; gives what it printed. AssertionError with all its output when it fails."""
+        command = ["java", *HEAP, "-cp", class_path(), name, *arguments]
+        done = subprocess.run(command, input=given, capture_output=True)
+        assert done.returncode == 0, f"{name} {arguments}: {done.stdout.decode()}\n{done.stderr.decode()}"
+        return done.stdout.decode()
+
+    def start(self) -> None:
+        assert self.process is None
+        with open(self.folder / "server.log", "ab") as output:
+            command = ["java", *HEAP, "-cp", class_path(), "kafka.Kafka", self._properties]
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, (self.folder / "server.log").read_text()
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.1)
+        raise AssertionError("Apache Kafka does not listen: " + (self.folder / "server.log").read_text())
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            os.kill(self.process.pid, how)
+            self.process.wait()
+            self.process = None
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self.start()
+        try:
+            yield
+        finally:
+            self.stop()
