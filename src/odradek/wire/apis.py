@@ -5,7 +5,7 @@ Invariants
  2. The answer to ApiVersions has header 0 in every version: who asks does not know yet which versions we have.
 """
 
-from functools import cache
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from odradek.wire.table import blocks, names, parse_head
 API_VERSIONS: Final = 18
 
 
-class Api(Struct, frozen=True):
+class Api(Struct, frozen=True, dict=True):
     """One API. Empty `advertised`: no node says that it has it."""
 
     key: int
@@ -27,11 +27,11 @@ class Api(Struct, frozen=True):
     listeners: frozenset[str]  # of "broker" and "controller"
     advertised: range
 
-    @property
+    @cached_property
     def request(self) -> type[Message]:
         return message_class(f"{self.name}Request")
 
-    @property
+    @cached_property
     def response(self) -> type[Message]:
         return message_class(f"{self.name}Response")
 
@@ -42,9 +42,7 @@ class Api(Struct, frozen=True):
         return 1 if version in self.flexible and self.key != API_VERSIONS else 0
 
 
-@cache
-def apis() -> dict[int, Api]:
-    """All APIs by their key."""
+def read_apis() -> dict[int, Api]:
     found = {}
     for name in names("request"):
         head = parse_head(blocks()[name].partition("\n")[0])
@@ -57,3 +55,6 @@ def apis() -> dict[int, Api]:
             advertised=head.advertised,
         )
     return found
+
+
+APIS: Final = read_apis()  # by key

@@ -7,15 +7,12 @@ Invariants
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-from odradek.wire.apis import apis
+from odradek.wire.apis import APIS
 from odradek.wire.errors import ProtocolError, UnsupportedRequest
 from odradek.wire.message import Buffer, Buffers, Message
-from odradek.wire.messages import message_class
-
-if TYPE_CHECKING:
-    from odradek.wire.messages import RequestHeader
+from odradek.wire.messages import RequestHeader, ResponseHeader
 
 SIZE: Final = Struct(">i")
 SIZE_AND_CORRELATION: Final = Struct(">ii")
@@ -53,32 +50,32 @@ def encode_request(request: Message, version: int, correlation_id: int, client_i
     """A request with its header and size, ready to be sent."""
     schema = request.schema
     assert schema.kind == "request"
-    header = message_class("RequestHeader")(
+    header = RequestHeader(
         request_api_key=schema.key,
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    header_version = apis()[schema.key].request_header_version(version)
+    header_version = APIS[schema.key].request_header_version(version)
     return framed(header.to_bytes(header_version), request.encode(version))
 
 
-def decode_request_header(frame: Buffer) -> "tuple[RequestHeader, int]":
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     """The header of a request, and where its message begins."""
     if len(frame) < FIXED_PART.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header", "RequestHeader", 0)
     key, version, correlation_id = FIXED_PART.unpack_from(frame)
-    api = apis().get(key)
+    api = APIS.get(key)
     if api is None:
         raise UnsupportedRequest(f"there is no API {key}", key, version, correlation_id)
-    return message_class("RequestHeader").decode_head(frame, api.request_header_version(version))  # type: ignore[return-value]
+    return RequestHeader.decode_head(frame, api.request_header_version(version))
 
 
-def decode_request(frame: Buffer) -> "tuple[RequestHeader, Message]":
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
     """The header and the message of a request."""
     header, start = decode_request_header(frame)
     key, version = header.request_api_key, header.request_api_version
-    api = apis()[key]
+    api = APIS[key]
     if version not in api.versions:
         known = f"{api.versions[0]}-{api.versions[-1]}"
         raise UnsupportedRequest(f"{api.name} has versions {known}, not {version}", key, version, header.correlation_id)
@@ -92,7 +89,7 @@ def encode_response(response: Message, version: int, correlation_id: int) -> Buf
     buffers = response.encode(version)
     first = buffers[0]
     assert isinstance(first, bytes)
-    flexible = apis()[schema.key].response_header_version(version)
+    flexible = APIS[schema.key].response_header_version(version)
     size = SIZE.size + flexible + sum(map(len, buffers))
     buffers[0] = SIZE_AND_CORRELATION.pack(size, correlation_id) + (b"\0" + first if flexible else first)
     return buffers
@@ -100,6 +97,6 @@ def encode_response(response: Message, version: int, correlation_id: int) -> Buf
 
 def decode_response(response: type[SomeResponse], frame: Buffer, version: int) -> tuple[int, SomeResponse]:
     """The correlation id and the message of a response: whoever asked knows which it must be."""
-    header_version = apis()[response.schema.key].response_header_version(version)
-    header, start = message_class("ResponseHeader").decode_head(frame, header_version)
-    return header.correlation_id, response.decode_from(frame, version, start)  # type: ignore[attr-defined]
+    header_version = APIS[response.schema.key].response_header_version(version)
+    header, start = ResponseHeader.decode_head(frame, header_version)
+    return header.correlation_id, response.decode_from(frame, version, start)
