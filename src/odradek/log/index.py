@@ -133,8 +133,8 @@ class OffsetIndex(Index):
         number = self.floor(offset - self.base_offset)
         return self.entry(number)[1] if number >= 0 else 0
 
-    def offset_at_or_after(self, position: int) -> int | None:
-        """The last offset of the first batch known at or past a position."""
+    def entry_before(self, position: int) -> int:
+        """The number of the last entry with a lower position, -1 when there is none."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -142,18 +142,16 @@ class OffsetIndex(Index):
                 low = middle + 1
             else:
                 high = middle
-        return self.base_offset + self.entry(low)[0] if low < len(self) else None
+        return low - 1
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The last offset of the first batch known at or past a position."""
+        number = self.entry_before(position) + 1
+        return self.base_offset + self.entry(number)[0] if number < len(self) else None
 
     def truncate_to(self, offset: int) -> None:
         """Forgets entries of batches at or past an offset."""
         self.keep(self.floor(offset - self.base_offset - 1) + 1)
-
-    def last(self) -> tuple[int, int]:
-        """Offset and position of the last entry; the start of the segment when there is none."""
-        if not len(self):
-            return self.base_offset, 0
-        relative, position = self.entry(len(self) - 1)
-        return self.base_offset + relative, position
 
 
 class TimeIndex(Index):

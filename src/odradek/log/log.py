@@ -351,8 +351,7 @@ class Log:
             self.reset_to(offset, now_ms)
             return True
         keep = bisect_right(self.bases, offset)
-        found = self.segments[keep - 1].locate(offset)
-        end_offset = min(offset, found[1].base_offset) if found else offset
+        end_offset = self.segments[keep - 1].next_offset(before=offset)
         self._lower_recovery_point(end_offset)
         self._drop_segments(self.segments[keep:], now_ms)
         del self.segments[keep:], self.bases[keep:]

@@ -200,23 +200,22 @@ class Segment:
             return FileRange(self, position, header.size) if at_least_one else None
         return FileRange(self, position, min(bytes_max, end - position))
 
-    def next_offset(self) -> int:
-        """The offset after the last batch."""
+    def next_offset(self, before: int | None = None) -> int:
+        """The offset after the last batch, or after the last that ends before an offset."""
+        try:
+            return self._next_offset(before)
+        except (CorruptIndex, CorruptSegment):
+            self.rebuild_indexes()
+            return self._next_offset(before)
+
+    def _next_offset(self, before: int | None) -> int:
+        end = self.size if before is None else self.position_of(before)
+        number = self.index.entry_before(end)
+        start = self.index.entry(number)[1] if number >= 0 else 0
         offset = self.base_offset
-        for _, header in self.batches(self._last_indexed_position()):
+        for _, header in self.batches(start, end):
             offset = header.next_offset
         return offset
-
-    def _last_indexed_position(self) -> int:
-        try:
-            position = self.index.last()[1]
-            if position < self.size or position == 0:
-                next(self.batches(position), None)
-                return position
-        except (CorruptIndex, CorruptSegment):
-            pass
-        self.rebuild_indexes()
-        return self.index.last()[1]
 
     # -- timestamps
 
