@@ -34,3 +34,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment is written at most: what may not wait longer for compaction has to be in a closed one."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms

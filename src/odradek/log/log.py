@@ -313,10 +313,13 @@ class Log:
         """The aborted transactions that have records in what a read from an offset found."""
         if not found.ranges:
             return []
-        upper = self._offset_after(found.ranges[-1])
+        return self.aborted_between(offset, self._offset_after(found.ranges[-1]))
+
+    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records from an offset up to another."""
         transactions: list[AbortedTransaction] = []
         for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
-            some, complete = segment.transactions.collect(offset, upper)
+            some, complete = segment.transactions.collect(offset, upper_offset)
             transactions += some
             if complete:
                 break
@@ -438,7 +441,8 @@ class Log:
         for segment in segments:
             segment.rename(FileState.DELETED)
             self.deletions.append((due_ms, segment.remove))
-            snapshot = self.producers.drop_snapshot(segment.base_offset)
+            replaced = segment.base_offset in self.bases and segment not in self.segments
+            snapshot = None if replaced else self.producers.drop_snapshot(segment.base_offset)
             if snapshot is not None:
                 self.deletions.append((due_ms, snapshot))
 

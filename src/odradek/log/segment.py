@@ -269,7 +269,7 @@ class Segment:
         """Whether an append of these bytes, up to this offset and timestamp, belongs into a new segment."""
         if self.size > config.segment_bytes - bytes_new:
             return True
-        if self.size and self._waited_ms(now_ms, timestamp) > config.segment_ms - jitter_ms:
+        if self.size and self._waited_ms(now_ms, timestamp) > config.roll_ms - jitter_ms:
             return True
         return self.index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
 

@@ -1,0 +1,144 @@
+"""Which log of a folder is compacted next, and what becomes of the result.
+
+A log is worth it when enough of it is dirty (`min.cleanable.dirty.ratio`), or when something in it has waited for longer than
+`max.compaction.lag.ms`. What is younger than `min.compaction.lag.ms`, not yet stable, or still being written is left alone.
+
+The compaction itself runs elsewhere: `next_job` says what is to be done, `finish` and `fail` take what came of it.
+
+Invariants
+ 1. One job at a time for a log. Where its segments went meanwhile (retention, truncation), its result is thrown away.
+ 2. Everything below a log's clean offset has been compacted; the offset is on disk only after the segments are.
+ 3. A log that could not be cleaned is set aside and shown, and not tried again until a person says so.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from odradek.log.checkpoint import CLEANER_OFFSETS, CorruptFile, read_offsets, write_offsets
+from odradek.log.compaction import Job, LastBatch, Outcome
+from odradek.log.folder import LogFolder
+from odradek.log.log import Log
+from odradek.log.names import FileState, TopicPartition
+from odradek.log.segment import Segment
+
+MEMORY_BYTES = 128 * 1024 * 1024  # log.cleaner.dedupe.buffer.size
+
+
+class Range(NamedTuple):
+    """What can be compacted in a log: clean up to `dirty_offset`, dirty up to `end_offset`."""
+
+    dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+class Cleaner:
+    """The compactions of one log folder."""
+
+    def __init__(self, folder: LogFolder, memory_bytes: int = MEMORY_BYTES) -> None:
+        self.folder = folder
+        self.memory_bytes = memory_bytes
+        self.path = f"{folder.path}/{CLEANER_OFFSETS}"
+        self.running: dict[TopicPartition, tuple[Log, list[Segment]]] = {}
+        self.set_aside: dict[TopicPartition, str] = {}
+        try:
+            self.clean_offsets = read_offsets(folder.disk, self.path)
+        except CorruptFile:
+            self.clean_offsets = {}
+
+    def range_of(self, partition: TopicPartition, now_ms: int) -> Range:
+        log = self.folder.logs[partition]
+        dirty_offset = self.clean_offsets.get(partition, log.start_offset)
+        if not log.start_offset <= dirty_offset <= log.end_offset:
+            dirty_offset = log.start_offset
+        first_dirty = max(bisect_right(log.bases, dirty_offset) - 1, 0)
+        end = first_dirty
+        while end < len(log.segments) - 1 and self._is_cleanable(log, end, now_ms):
+            end += 1
+        dirty = log.segments[first_dirty:end]
+        first_timestamps = [segment.first_timestamp() for segment in dirty]
+        return Range(
+            dirty_offset,
+            log.bases[end] if dirty else dirty_offset,
+            sum(segment.size for segment in log.segments[:first_dirty]),
+            sum(segment.size for segment in dirty),
+            any(0 < timestamp < now_ms - log.config.max_compaction_lag_ms for timestamp in first_timestamps),
+        )
+
+    def _is_cleanable(self, log: Log, number: int, now_ms: int) -> bool:
+        """Whether a closed segment is stable as a whole, and old enough."""
+        lag_ms = log.config.min_compaction_lag_ms
+        if log.bases[number + 1] > log.last_stable_offset:
+            return False
+        return lag_ms <= 0 or log.segments[number].largest_timestamp() <= now_ms - lag_ms
+
+    def next_job(self, now_ms: int) -> tuple[TopicPartition, Job] | None:
+        """The dirtiest log that is worth it; None when none is."""
+        best: tuple[float, TopicPartition, Range] | None = None
+        for partition, log in self.folder.logs.items():
+            if not log.config.compacts or partition in self.running or partition in self.set_aside or log.damage:
+                continue
+            found = self.range_of(partition, now_ms)
+            worth_it = found.ratio > log.config.min_cleanable_dirty_ratio or found.overdue
+            if found.dirty_bytes and worth_it and (best is None or found.ratio > best[0]):
+                best = (found.ratio, partition, found)
+        if best is None:
+            return None
+        return best[1], self._start(best[1], best[2], now_ms)
+
+    def _start(self, partition: TopicPartition, found: Range, now_ms: int) -> Job:
+        log = self.folder.logs[partition]
+        segments = [segment for segment in log.segments if segment.base_offset < found.end_offset]
+        job = Job(
+            folder=log.folder,
+            config=log.config,
+            segments=[(segment.base_offset, segment.size) for segment in segments],
+            dirty_offset=found.dirty_offset,
+            end_offset=found.end_offset,
+            aborted=log.aborted_between(log.start_offset, found.end_offset),
+            last_batches={
+                producer_id: LastBatch(producer.last_offset, producer.epoch)
+                for producer_id, producer in log.producers.producers.items()
+            },
+            memory_bytes=self.memory_bytes,
+            now_ms=now_ms,
+        )
+        self.running[partition] = (log, segments)
+        return job
+
+    def finish(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> bool:
+        """Swaps the new segments in; False when the log has changed and they were thrown away."""
+        log, segments = self.running.pop(partition)
+        by_base = {segment.base_offset: segment for segment in segments}
+        is_current = self.folder.logs.get(partition) is log
+        swapped = is_current
+        for bases, size in outcome.groups:
+            new = Segment(log.disk, log.folder, bases[0], log.config, size=size, created_ms=now_ms, state=FileState.CLEANED)
+            if swapped:
+                swapped = log.swap_segments([by_base[base] for base in bases], new, now_ms)
+            elif is_current:
+                new.remove()
+        if swapped:
+            self._note(partition, outcome.end_offset)
+        return swapped
+
+    def fail(self, partition: TopicPartition, reason: str) -> None:
+        """The log cannot be cleaned: it is damaged, or the disk is."""
+        self.running.pop(partition)
+        self.set_aside[partition] = reason
+
+    def retry(self, partition: TopicPartition) -> None:
+        """A person has looked at it."""
+        self.set_aside.pop(partition, None)
+
+    def _note(self, partition: TopicPartition, offset: int) -> None:
+        known = {key: value for key, value in self.clean_offsets.items() if key in self.folder.logs}
+        self.clean_offsets = {**known, partition: offset}
+        write_offsets(self.folder.disk, self.path, self.clean_offsets)
