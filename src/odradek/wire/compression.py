@@ -4,7 +4,7 @@ gzip, lz4 and zstd are streams: the input goes in slices so short that even the 
 than the room left. Snappy has no stream: every chunk declares its length in front, which is checked before any is made.
 
 Invariants
- 1. `decompress` gives `size_max` bytes at most, and on its way there holds only a small slack beyond it
+ 1. `decompress` gives `size_max` bytes at most, and on its way there makes at most one block of its codec more
  2. what is malformed, cut, or has bytes after its end is a ProtocolError, never a shorter result
  3. what `compress` writes, Kafka's own readers take: Xerial frames of 32 KB for snappy, independent blocks for lz4
 """
@@ -46,11 +46,12 @@ XERIAL_BLOCK_SIZE: Final = 32 * 1024
 EXPANSION_MAX: Final = {Codec.GZIP: 1032, Codec.LZ4: 255, Codec.ZSTD: 32 * 1024}
 SNAPPY_EXPANSION_MAX: Final = 32
 SLICE_SIZE_MIN: Final = 32
-SLICE_SIZE_MAX: Final = 256 * 1024
+SLICE_SIZE_MAX: Final = 128 * 1024
 
 # The window of zstd's highest level, 22; what asks for more is refused, as Kafka's own reader does.
 ZSTD_WINDOW_SIZE_MAX: Final = 1 << 27
 
+LZ4_BLOCK_SIZE: Final = 64 * 1024
 LZ4_LEVEL_HIGH_MIN: Final = 3
 LZ4_LEVEL_HIGH_MAX: Final = 12
 
@@ -123,12 +124,38 @@ class Stream(Protocol):
     def decompress(self, data: memoryview, /) -> bytes: ...
 
 
+class Lz4Frame:
+    """lz4's own decompressor makes buffers many times as big as what they hold, unless it is told how big in steps."""
+
+    def __init__(self) -> None:
+        self.frame = lz4.frame.LZ4FrameDecompressor()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self.frame.eof)
+
+    @property
+    def unused_data(self) -> bytes | None:
+        unused: bytes | None = self.frame.unused_data
+        return unused
+
+    def decompress(self, data: memoryview) -> bytes:
+        step = 4 * len(data) + LZ4_BLOCK_SIZE
+        part: bytes = self.frame.decompress(data, step)
+        if self.frame.eof or (self.frame.needs_input and len(part) < step):
+            return part
+        parts = [part]
+        while not self.frame.eof and (not self.frame.needs_input or len(part) == step):
+            part = self.frame.decompress(b"", step)
+            parts.append(part)
+        return b"".join(parts)
+
+
 def _stream(codec: Codec) -> Stream:
     if codec is Codec.GZIP:
         return zlib.decompressobj(zlib.MAX_WBITS | 16)
     if codec is Codec.LZ4:
-        frame: Stream = lz4.frame.LZ4FrameDecompressor()
-        return frame
+        return Lz4Frame()
     return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_MAX).decompressobj()
 
 
@@ -160,14 +187,12 @@ def _decompress_stream(codec: Codec, data: memoryview, size_max: int) -> bytes:
 
 def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
     if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _decompress_chunk(data, 0, len(data), size_max)
+        return _decompress_chunk(data, 0, size_max, size_max)
     parts: list[bytes] = []
     room = size_max
     position = 0
     while position < len(data):
-        if (
-            bytes(data[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC
-        ):  # in the middle too: streams may be joined
+        if bytes(data[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:  # in the middle too: streams may be joined
             if len(data) - position < len(XERIAL_HEADER):
                 raise ProtocolError("the header of the snappy stream is cut", "records", position)
             if (version := int.from_bytes(data[position + 8 : position + 12], "big", signed=True)) < 1:
@@ -177,28 +202,25 @@ def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
         size = int.from_bytes(data[position : position + 4], "big", signed=True)
         position += 4
         if not 0 < size <= len(data) - position:
-            raise ProtocolError(
-                f"a snappy chunk of {size} bytes where {len(data) - position} are left", "records", position
-            )
-        part = _decompress_chunk(data, position, position + size, room)
+            raise ProtocolError(f"a snappy chunk of {size} bytes where {len(data) - position} are left", "records", position)
+        part = _decompress_chunk(data[position : position + size], position, room, size_max)
         room -= len(part)
         position += size
         parts.append(part)
     return b"".join(parts)
 
 
-def _decompress_chunk(data: memoryview, start: int, end: int, size_max: int) -> bytes:
+def _decompress_chunk(chunk: memoryview, position: int, room: int, size_max: int) -> bytes:
     """One chunk of raw snappy, its declared length checked first: against the cap, and what its bytes can hold."""
-    chunk = data[start:end]
     try:
         declared: int = cramjam.snappy.decompress_raw_len(chunk)
-        if declared > size_max:
-            raise _over(size_max, start)
+        if declared > room:
+            raise _over(size_max, position)
         if declared > len(chunk) * SNAPPY_EXPANSION_MAX:
-            raise ProtocolError(f"{len(chunk)} bytes of snappy data that declare {declared}", "records", start)
+            raise ProtocolError(f"{len(chunk)} bytes of snappy data that declare {declared}", "records", position)
         return bytes(cramjam.snappy.decompress_raw(chunk))
     except cramjam.DecompressionError as error:
-        raise ProtocolError(f"no snappy data: {error}", "records", start) from None
+        raise ProtocolError(f"no snappy data: {error}", "records", position) from None
 
 
 def _over(size_max: int, position: int) -> ProtocolError:

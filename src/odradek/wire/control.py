@@ -42,9 +42,7 @@ def control_key(control_type: ControlType) -> bytes:
 def read_control_type(key: bytes | None) -> int:
     """The number of a control record's type, of ControlType or not."""
     if key is None or len(key) < _KEY.size:
-        raise ProtocolError(
-            f"{0 if key is None else len(key)} bytes, where it has {_KEY.size}", "control record key", 0
-        )
+        raise ProtocolError(f"{0 if key is None else len(key)} bytes, where it has {_KEY.size}", "control record key", 0)
     version, control_type = _KEY.unpack_from(key)
     if version < KEY_VERSION:
         raise ProtocolError(f"version {version}", "control record key", 0)
@@ -82,9 +80,7 @@ def read_end_marker(record: Record) -> tuple[ControlType, int]:
         raise ProtocolError(f"type {control_type} does not end a transaction", "control record key", 2)
     value = record.value
     if value is None or len(value) < _END_MARKER.size:
-        raise ProtocolError(
-            f"{0 if value is None else len(value)} bytes, where it has {_END_MARKER.size}", "end marker", 0
-        )
+        raise ProtocolError(f"{0 if value is None else len(value)} bytes, where it has {_END_MARKER.size}", "end marker", 0)
     version, coordinator_epoch = _END_MARKER.unpack_from(value)
     if version < END_MARKER_VERSION:  # a later version may have more after the epoch
         raise ProtocolError(f"version {version}", "end marker", 0)

@@ -48,9 +48,7 @@ SMALL_END: Final = 8191
 SMALL: Final = (*(encode_unsigned(number << 1) for number in range(SMALL_END)), encode_unsigned(1))
 
 
-def decode_unsigned(
-    data: Buffer, position: int, bytes_max: int = BYTES_MAX_INT32, field: str = "varint"
-) -> tuple[int, int]:
+def decode_unsigned(data: Buffer, position: int, bytes_max: int = BYTES_MAX_INT32, field: str = "varint") -> tuple[int, int]:
     """The number at a position, and the position after it."""
     number = shift = 0
     cursor = position
@@ -71,5 +69,7 @@ def decode_unsigned(
 
 def decode(data: Buffer, position: int, bytes_max: int = BYTES_MAX_INT32, field: str = "varint") -> tuple[int, int]:
     """The signed number in zigzag at a position, and the position after it."""
+    if position < len(data) and (number := data[position]) < 0x80:
+        return (number >> 1) ^ -(number & 1), position + 1
     number, cursor = decode_unsigned(data, position, bytes_max, field)
     return (number >> 1) ^ -(number & 1), cursor
