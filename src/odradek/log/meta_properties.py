@@ -63,14 +63,14 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, path: str, meta: MetaProperties, now_ms: int) -> None:
-    values: dict[str, str] = {}
-    if meta.cluster_id is not None:
-        values["cluster.id"] = meta.cluster_id
-    values["version"] = str(meta.version)
-    if meta.directory_id is not None:
-        values["directory.id"] = uuid_text(meta.directory_id)
+    values: dict[str, str] = {}  # in the order in which Java's hash table has them
     if meta.node_id is not None:
         values["broker.id" if meta.version == 0 else "node.id"] = str(meta.node_id)
+    if meta.directory_id is not None:
+        values["directory.id"] = uuid_text(meta.directory_id)
+    values["version"] = str(meta.version)
+    if meta.cluster_id is not None:
+        values["cluster.id"] = meta.cluster_id
     values |= meta.other
     replace_file(disk, path, format_properties(values, now_ms))
 
@@ -102,24 +102,23 @@ def parse_properties(path: str, content: bytes) -> tuple[dict[str, int], dict[st
     """The lines on which the keys stand, and their values."""
     lines: dict[str, int] = {}
     values: dict[str, str] = {}
-    logical = ""
-    first = 0
-    for number, line in enumerate(_NATURAL_LINE.split(content.decode("latin-1")), start=1):
+    natural = _NATURAL_LINE.split(content.decode("latin-1"))
+    end = len(natural) if natural[-1] else len(natural) - 1
+    logical, first = "", 0
+    for number, line in enumerate(natural[:end], start=1):
         line = line.lstrip(" \t\f")
         if not logical:
             if not line or line[0] in "#!":
                 continue
             first = number
         logical += line
-        if (len(logical) - len(logical.rstrip("\\"))) % 2:  # the line goes on in the next
+        if (len(line) - len(line.rstrip("\\"))) % 2:  # it goes on in the next line, if there is one
             logical = logical[:-1]
-            continue
+            if number < end:
+                continue
         key, value = _split(path, first, logical)
         lines[key], values[key] = first, value
         logical = ""
-    if logical:
-        key, value = _split(path, first, logical)
-        lines[key], values[key] = first, value
     return lines, values
 
 
