@@ -253,10 +253,16 @@ def test_sound_record_that_the_malformed_ones_are_made_of(sound: bytes) -> None:
 
 
 def test_padded_varints_are_read_as_kafka_reads_them(oracle: Oracle) -> None:
-    data = record(b"\x00\x80\x00\x80\x80\x00", b"\x80\x00", b"\x82\x80\x00v", b"\x80\x00")
-    batch = assemble(header_of(data), data)
-    (kafka,) = oracle.call("Batches.read", hex=batch.hex())
-    assert kafka["records"] == to_json(read(batch)) == to_json([Record(0, 1000, b"", b"v")])
+    for key, value, expected in [
+        (b"\x80\x00", b"\x82\x80\x00v", Record(0, 1000, b"", b"v")),
+        (b"\x81\x00", b"\x81\x80\x00", Record(0, 1000, None, None)),
+        (b"\x82\x80\x80\x00k", b"\x81\x80\x80\x80\x00", Record(0, 1000, b"k", None)),
+    ]:
+        data = record(b"\x00\x80\x00\x80\x80\x00", key, value, b"\x82\x00", b"\x80\x00", b"\x81\x00")
+        batch = assemble(header_of(data), data)
+        (kafka,) = oracle.call("Batches.read", hex=batch.hex())
+        expected.headers = (("", None),)
+        assert kafka["records"] == to_json(read(batch)) == to_json([expected])
 
 
 def test_offsets_must_grow() -> None:

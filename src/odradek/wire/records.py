@@ -59,6 +59,9 @@ class Record(msgspec.Struct, gc=False):
     headers: tuple[RecordHeader, ...] = ()
 
 
+# What the lowest seven bits of a varint say in zigzag. A second byte is `^= byte << 6` away, whatever the sign.
+ZIGZAG: Final = tuple((number & 0x7F) >> 1 ^ -(number & 1) for number in range(0x100))
+
 # start, end, offset delta, timestamp delta, key start, key end, value start, value end; an end of -1 says null
 Span = tuple[int, int, int, int, int, int, int, int]
 
@@ -76,75 +79,76 @@ def scan(payload: Buffer, header: BatchHeader) -> Iterator[Span]:
     data = payload if type(payload) is bytes else bytes(payload)  # bytes index twice as fast as a view
     end_all = len(data)
     last_delta = header.last_offset_delta
+    zigzag = ZIGZAG
     previous = -1
     start = 0
     whole = False
     try:
         for _ in range(header.record_count):
-            # The length, then attributes, timestamp and offset delta: one or two bytes each nearly always.
-            size = data[start]
-            if size < 0x80:
-                size = (size >> 1) ^ -(size & 1)
-                cursor = start + 2
+            number = data[start]
+            size = zigzag[number]
+            if number < 0x80:
+                cursor = start + 2  # the byte of the attributes, of which none are defined, is stepped over
             elif (byte := data[start + 1]) < 0x80:
-                size = size & 0x7F | byte << 7
-                size = (size >> 1) ^ -(size & 1)
+                size ^= byte << 6
                 cursor = start + 3
             else:
                 size, cursor = varint.decode(data, start)
                 cursor += 1
             end = cursor + size - 1
+
             number = data[cursor]
+            timestamp_delta = zigzag[number]
             if number < 0x80:
                 cursor += 1
-                timestamp_delta = (number >> 1) ^ -(number & 1)
             elif (byte := data[cursor + 1]) < 0x80:
+                timestamp_delta ^= byte << 6
                 cursor += 2
-                number = number & 0x7F | byte << 7
-                timestamp_delta = (number >> 1) ^ -(number & 1)
             else:
                 timestamp_delta, cursor = varint.decode(data, cursor, BYTES_MAX_INT64)
+
             number = data[cursor]
+            offset_delta = zigzag[number]
             if number < 0x80:
                 cursor += 1
-                offset_delta = (number >> 1) ^ -(number & 1)
             elif (byte := data[cursor + 1]) < 0x80:
+                offset_delta ^= byte << 6
                 cursor += 2
-                number = number & 0x7F | byte << 7
-                offset_delta = (number >> 1) ^ -(number & 1)
             else:
                 offset_delta, cursor = varint.decode(data, cursor)
-            # The key, the value: a length of 1 in zigzag is -1, null.
+
             number = data[cursor]
-            if number == 1:
-                cursor += 1
-                key_start, key_end = cursor, -1
+            size = zigzag[number]
+            if number < 0x80:
+                key_start = cursor + 1
+            elif (byte := data[cursor + 1]) < 0x80:
+                size ^= byte << 6
+                key_start = cursor + 2
             else:
-                if number < 0x80:
-                    key_start = cursor + 1
-                    cursor = key_end = key_start + ((number >> 1) ^ -(number & 1))
-                else:
-                    number, key_start = varint.decode(data, cursor)
-                    cursor = key_end = key_start + number
-                if cursor < key_start:
-                    break
+                size, key_start = varint.decode(data, cursor)
+            if size >= 0:
+                cursor = key_end = key_start + size
+            elif size == -1:
+                cursor, key_end = key_start, -1
+            else:
+                break
+
             number = data[cursor]
-            if number == 1:
-                cursor += 1
-                value_start, value_end = cursor, -1
+            size = zigzag[number]
+            if number < 0x80:
+                value_start = cursor + 1
+            elif (byte := data[cursor + 1]) < 0x80:
+                size ^= byte << 6
+                value_start = cursor + 2
             else:
-                if number < 0x80:
-                    value_start = cursor + 1
-                    cursor = value_end = value_start + ((number >> 1) ^ -(number & 1))
-                elif (byte := data[cursor + 1]) < 0x80:
-                    value_start = cursor + 2
-                    number = number & 0x7F | byte << 7
-                    cursor = value_end = value_start + ((number >> 1) ^ -(number & 1))
-                else:
-                    number, value_start = varint.decode(data, cursor)
-                    cursor = value_end = value_start + number
-                if cursor < value_start:
-                    break
+                size, value_start = varint.decode(data, cursor)
+            if size >= 0:
+                cursor = value_end = value_start + size
+            elif size == -1:
+                cursor, value_end = value_start, -1
+            else:
+                break
+
             if data[cursor]:  # zero is no headers, and the record's last byte
                 cursor = _skip_headers(data, cursor)
             else:
@@ -171,19 +175,19 @@ def _skip_headers(data: bytes, position: int) -> int:
     if count < 0:
         raise ProtocolError(f"a count of {count}", "header count", position)
     for _ in range(count):
-        size = data[cursor]
-        if size < 0x80:
+        number = data[cursor]
+        if number < 0x80:
+            size = ZIGZAG[number]
             cursor += 1
-            size = (size >> 1) ^ -(size & 1)
         else:
             size, cursor = varint.decode(data, cursor)
         if size < 0:
             raise ProtocolError(f"a length of {size}", "header key", cursor)
         cursor += size
-        size = data[cursor]
-        if size < 0x80:
+        number = data[cursor]
+        if number < 0x80:
+            size = ZIGZAG[number]
             cursor += 1
-            size = (size >> 1) ^ -(size & 1)
         else:
             size, cursor = varint.decode(data, cursor)
         if size > 0:
@@ -252,14 +256,17 @@ def _read_headers(data: bytes, position: int) -> tuple[RecordHeader, ...]:
     headers: list[RecordHeader] = []
     count, cursor = varint.decode(data, position)
     for _ in range(count):
-        size, cursor = varint.decode(data, cursor)
-        key = data[cursor : cursor + size].decode(errors="replace")
-        size, cursor = varint.decode(data, cursor + size)
-        if size < 0:
-            headers.append((key, None))
+        number = data[cursor]
+        if number < 0x80:
+            start = cursor + 1
+            cursor = start + ZIGZAG[number]
         else:
-            headers.append((key, data[cursor : cursor + size]))
-            cursor += size
+            size, start = varint.decode(data, cursor)
+            cursor = start + size
+        key = data[start:cursor].decode(errors="replace")
+        size, start = varint.decode(data, cursor)
+        cursor = start + size if size > 0 else start
+        headers.append((key, None if size < 0 else data[start:cursor]))
     return tuple(headers)
 
 
@@ -271,19 +278,19 @@ def encode_record(
     headers: Iterable[RecordHeader] = (),
 ) -> bytes:
     """The bytes of one record."""
-    body = [
-        b"\x00",
-        encode(timestamp_delta),
-        encode(offset_delta),
-        NULL if key is None else encode(len(key)) + key,
-        NULL if value is None else encode(len(value)) + value,
-    ]
-    if headers:
-        body.append(_encode_headers(headers))
-    else:
-        body.append(b"\x00")
-    joined = b"".join(body)
-    return encode(len(joined)) + joined
+    body = b"".join(
+        (
+            b"\x00",
+            encode(timestamp_delta),
+            encode(offset_delta),
+            NULL if key is None else encode(len(key)),
+            key or b"",
+            NULL if value is None else encode(len(value)),
+            value or b"",
+            _encode_headers(headers) if headers else b"\x00",
+        )
+    )
+    return encode(len(body)) + body
 
 
 NULL: Final = encode(-1)
