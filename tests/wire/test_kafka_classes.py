@@ -100,7 +100,7 @@ def test_apis_have_the_names_listeners_and_headers_that_they_have_in_kafka(oracl
     for api in APIS.values():
         if api.advertised:
             found = theirs[str(api.key)]
-            assert (found["name"], set(found["listeners"])) == (api.name, api.listeners)
+            assert (found["name"], frozenset(found["listeners"])) == (api.name, api.listeners)
             for version, headers in found["headers"].items():
                 number = int(version)
                 assert headers == [api.request_header_version(number), api.response_header_version(number)]

@@ -101,7 +101,7 @@ def to_kio(value: Message, version: int) -> Any:
     kinds = kio_kinds(table.name, version)
 
     def struct(part: Schema, mine: Any, kio_class: Any) -> Any:
-        made = {}
+        made: dict[str, Any] = {}
         for ours, theirs in zip(present(part, version), fields(kio_class), strict=True):
             content = getattr(mine, ours.attribute)
             if content is None:
