@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from odradek.wire.table import Field, Schema, blocks, schema
+from odradek.wire.table import Field, Schema, blocks, may_be_null, schema
 
 STUBS = Path(__file__).parent.parent / "src" / "odradek" / "wire" / "messages.pyi"
 TYPES = {"bool": "bool", "float64": "float", "uuid": "bytes", "string": "str", "bytes": "bytes"}
@@ -16,16 +16,16 @@ from typing import overload
 from odradek.wire.message import Message, Struct
 
 # Decoded it is a memoryview; anything with a length can be put there to be encoded.
-class Records:
+class _Records:
     @overload
-    def __get__(self, instance: None, owner: type) -> Records: ...
+    def __get__(self, instance: None, owner: type) -> _Records: ...
     @overload
     def __get__(self, instance: object, owner: type) -> memoryview: ...
     def __set__(self, instance: object, value: Sized) -> None: ...
 
-class NullableRecords:
+class _NullableRecords:
     @overload
-    def __get__(self, instance: None, owner: type) -> NullableRecords: ...
+    def __get__(self, instance: None, owner: type) -> _NullableRecords: ...
     @overload
     def __get__(self, instance: object, owner: type) -> memoryview | None: ...
     def __set__(self, instance: object, value: Sized | None) -> None: ...
@@ -35,9 +35,9 @@ def message_class(name: str) -> type[Message]: ...
 
 
 def annotation(field: Field, message: Schema) -> str:
-    null = " | None" if field.nullable or field.default is None else ""
+    null = " | None" if may_be_null(message, field) else ""
     if field.type == "records":
-        return "NullableRecords" if null else "Records"
+        return "_NullableRecords" if null else "_Records"
     kind = f"{message.name}.{field.type}" if field.is_struct else TYPES.get(field.type, "int")
     return (f"list[{kind}]" if field.is_array else kind) + null
 

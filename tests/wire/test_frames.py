@@ -98,6 +98,13 @@ def test_records_of_a_request_are_a_view_of_the_frame() -> None:
     assert records.obj is frame.obj
 
 
+def test_what_is_served_is_both_advertised_and_known() -> None:
+    assert (APIS[0].advertised, APIS[0].served) == (range(14), range(3, 14))
+    assert (APIS[18].versions, APIS[18].served) == (range(6), range(5))
+    assert list(APIS[93].served) == []
+    assert {key for key, api in APIS.items() if not api.served} == {93, 94}
+
+
 def test_a_request_of_an_unknown_api_is_refused_and_can_be_answered() -> None:
     for key in (4, 95, -1, 32767):
         frame = key.to_bytes(2, "big", signed=True) + bytes.fromhex("0001 00000009 ffff")

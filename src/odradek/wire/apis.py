@@ -28,6 +28,11 @@ class Api(Struct, frozen=True, dict=True):
     advertised: range
 
     @cached_property
+    def served(self) -> range:
+        """The versions that a node answers: advertised, and known to the codecs."""
+        return range(max(self.advertised.start, self.versions.start), min(self.advertised.stop, self.versions.stop))
+
+    @cached_property
     def request(self) -> type[Message]:
         return message_class(f"{self.name}Request")
 

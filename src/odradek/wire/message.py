@@ -21,7 +21,7 @@ import msgspec
 
 from odradek.wire.errors import ProtocolError
 from odradek.wire.source import REFUSALS
-from odradek.wire.table import NIL_UUID, Field, Schema
+from odradek.wire.table import NIL_UUID, Field, Schema, may_be_null
 from odradek.wire.varint import Buffer
 
 __all__ = ["NIL_UUID", "Buffer", "Buffers", "Message", "Piece", "Struct"]
@@ -141,7 +141,7 @@ def make_class(schema: Schema) -> type[Message]:
     """The class of a message, with those of its structs inside."""
     parts: dict[str, Any] = {}
     for name in in_order_of_use(schema):
-        fields = members(schema.structs[name], parts)
+        fields = members(schema, schema.structs[name], parts)
         parts[name] = msgspec.defstruct(name, fields, bases=(Struct,), module=MODULE, gc=False, repr_omit_defaults=True)
         parts[name].__qualname__ = f"{schema.name}.{name}"
     decoders, encoders = Codecs("decode"), Codecs("encode")
@@ -155,7 +155,7 @@ def make_class(schema: Schema) -> type[Message]:
     }
     made: type[Message] = msgspec.defstruct(  # type: ignore[assignment]
         schema.name,
-        members(schema, parts),
+        members(schema, schema, parts),
         bases=(Message,),
         namespace=namespace,
         module=MODULE,
@@ -183,13 +183,13 @@ def in_order_of_use(schema: Schema) -> list[str]:
     return ordered
 
 
-def members(part: Schema, parts: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def members(message: Schema, part: Schema, parts: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """What `defstruct` wants to know of each field: name, type, default."""
     found: list[tuple[str, Any, Any]] = []
     for field in part.fields:
         kind = parts[field.type] if field.is_struct else PYTHON_TYPES.get(field.type, int)
         annotation = list[kind] if field.is_array else kind  # type: ignore[valid-type]
-        if field.nullable or field.default is None:
+        if may_be_null(message, field):
             annotation = annotation | None
         found.append((field.attribute, annotation, member_default(field, kind)))
     found.append(("unknown_tags", dict[int, bytes] | None, None))

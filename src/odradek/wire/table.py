@@ -87,6 +87,11 @@ class Schema(msgspec.Struct, gc=False):
         return any(f.type == "records" for part in (self, *self.structs.values()) for f in part.fields)
 
 
+def may_be_null(message: Schema, field: Field) -> bool:
+    """Whether any version of the message has a null there."""
+    return field.default is None or any(version in field.nullable for version in message.versions)
+
+
 def attribute(name: str) -> str:
     """The Python name of a field: `KRaftVersion` is `kraft_version`, `TopicId` is `topic_id`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "Kraft")).lower()
