@@ -112,7 +112,7 @@ def decode_consumer_protocol(message: type[Plugged], data: Buffer) -> Plugged:
     newest = message.schema.versions[-1]
     if version <= newest:
         return decode_versioned(message, data)[0]
-    return message.decode_head(data[VERSION.size :], newest)[0]
+    return message.decode_head(data, newest, VERSION.size)[0]
 
 
 def encode_coordinator_record(key: Message, value: Message | None, version: int) -> tuple[bytes, bytes | None]:

@@ -29,6 +29,8 @@ __all__ = ["NIL_UUID", "Buffer", "Buffers", "Message", "Piece", "Struct"]
 Piece: TypeAlias = Buffer | Sized  # Sized: records that are not in memory
 Buffers: TypeAlias = list[Piece]
 
+REFUSED_BYTES_SHOWN: Final = 4096
+
 
 class Struct(msgspec.Struct, gc=False, repr_omit_defaults=True):
     """A part of a message. Values are trees, never circles, so the garbage collector need not know them."""
@@ -84,17 +86,17 @@ class Message(Struct):
         return value  # type: ignore[no-any-return]
 
     @classmethod
-    def decode_head(cls, data: Buffer, version: int) -> tuple[Self, int]:
-        """The message that `data` begins with, and where it ends."""
+    def decode_head(cls, data: Buffer, version: int, start: int = 0) -> tuple[Self, int]:
+        """The message at byte `start` of `data`, and where it ends."""
         decoder = cls.decoders[version]
         source = memoryview(data) if cls.is_view else bytes(data)
         end = len(source)
         try:
-            value, position = decoder(source, 0, end)
+            value, position = decoder(source, start, end)
         except REFUSALS as refusal:
-            cls.refuse_bytes(source, version, 0, refusal, to_end=False)
+            cls.refuse_bytes(source, version, start, refusal, to_end=False)
         if position > end:
-            cls.refuse_bytes(source, version, 0, to_end=False)
+            cls.refuse_bytes(source, version, start, to_end=False)
         return value, position
 
     def encode(self, version: int) -> Buffers:
@@ -116,7 +118,7 @@ class Message(Struct):
         from odradek.wire.careful import CarefulDecoder
 
         CarefulDecoder(cls, version, source, start).decode(to_end)
-        found = bytes(source).hex()
+        found = bytes(source[:REFUSED_BYTES_SHOWN]).hex()
         raise AssertionError(f"only the compiled decoder of {cls.__name__} v{version} refuses {found}") from refusal
 
     def refuse_value(self, version: int, refusal: Exception) -> NoReturn:
