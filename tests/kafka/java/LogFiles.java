@@ -4,13 +4,13 @@ import com.fasterxml.jackson.databind.node.LongNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.node.TextNode;
 import java.io.File;
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Properties;
+import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.metadata.properties.MetaProperties;
@@ -186,13 +186,19 @@ public class LogFiles {
 
     /** What Kafka puts off is done at once. */
     static class AtOnce implements Scheduler {
+        static final ScheduledFuture<?> DONE = Executors.newScheduledThreadPool(0, task -> {
+            Thread thread = new Thread(task);
+            thread.setDaemon(true);
+            return thread;
+        }).schedule(() -> { }, 0, TimeUnit.MILLISECONDS);
+
         public void startup() { }
 
         public void shutdown() { }
 
         public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
             task.run();
-            return null;
+            return DONE;
         }
 
         public void resizeThreadPool(int size) { }

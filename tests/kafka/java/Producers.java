@@ -20,6 +20,7 @@ import org.apache.kafka.storage.internals.log.LogFileUtils;
 import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SnapshotFile;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
@@ -54,6 +55,9 @@ public class Producers {
         log.close();
         File snapshot = LogFileUtils.producerSnapshotFile(folder, log.producerStateManager().latestSnapshotOffset().orElse(0L));
         answer.put("snapshot", snapshot.exists() ? HexFormat.of().formatHex(Files.readAllBytes(snapshot.toPath())) : "");
+        ArrayNode snapshots = answer.putArray("snapshots");
+        for (SnapshotFile file : ProducerStateManager.listSnapshotFiles(folder))
+            snapshots.add(file.offset);
         return answer;
     }
 
