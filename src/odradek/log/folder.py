@@ -7,6 +7,7 @@ Invariants
  3. A recovery point on disk is never above what has been synced, nor above the end of the log.
 """
 
+import os
 from collections.abc import Callable
 from uuid import UUID
 
@@ -57,6 +58,7 @@ class LogFolder:
         self.strays: list[str] = []
         self.deletions: list[tuple[int, str]] = []
         disk.make_folder(path)
+        disk.sync_folder(os.path.dirname(os.path.abspath(path)))
         self.lock = disk.lock(self._file(LOCK))
         try:
             self._load(now_ms)

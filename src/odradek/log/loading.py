@@ -63,6 +63,7 @@ def open_log(
     unsound = first_unsound(log, files, clean=clean)
     if unsound is None:
         log.end_offset = log.recovery_point = log.active.next_offset()
+        log.is_settled = log.producers.latest_snapshot_offset == log.end_offset or not log.end_offset
         rebuild_producers(log, log.end_offset, now_ms)
     else:
         recover(log, unsound, now_ms)
@@ -161,6 +162,8 @@ def _replace_swapped(disk: Disk, folder: str, config: LogConfig, files: dict[Fil
 
 def recover(log: Log, first: int, now_ms: int) -> None:
     """Scans all from a segment on; cuts the log at the first unsound batch."""
+    for segment in log.segments[:first]:
+        segment.check_indexes()
     log.end_offset = log.bases[first]
     rebuild_producers(log, log.end_offset, now_ms)
     for number in range(first, len(log.segments)):
@@ -201,7 +204,9 @@ def _recover_segment(log: Log, segment: Segment) -> CorruptSegment | None:
 
 
 def _remove_from(log: Log, number: int) -> None:
+    """Removes segments for good: were they back after a power loss, they would follow on what is written now."""
     for segment in log.segments[number:]:
         segment.remove()
     log.producers.remove_snapshots_after(log.end_offset)
+    log.disk.sync_folder(log.folder)
     del log.segments[number:], log.bases[number:]

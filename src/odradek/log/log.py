@@ -21,7 +21,8 @@ from odradek.log.disk import Buffer, Disk, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
 from odradek.log.names import FileState
-from odradek.log.producer_state import ProducerState, Verification
+from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
+from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
 from odradek.log.segment import FileRange, Segment
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.batch import (
@@ -34,6 +35,8 @@ from odradek.wire.batch import (
     set_offset_and_epoch,
 )
 from odradek.wire.errors import ErrorCode, ProtocolError
+
+REMEMBER_BYTES_MAX = 256 * 1024 * 1024  # how far back a producer's last batches are looked for after a restart
 
 
 class Origin(Enum):
@@ -69,12 +72,13 @@ class Slice:
 class Flush:
     """A flush under way: `run` may be called on any thread, `Log.finish_flush` on the log's own."""
 
-    def __init__(self, disk: Disk, folder: str, offset: int, files: list[File | TransactionIndex], *, new_names: bool) -> None:
-        self.disk = disk
-        self.folder = folder
+    def __init__(self, log: "Log", offset: int, closed: list[Segment], files: list[File | TransactionIndex]) -> None:
+        self.disk = log.disk
+        self.folder = log.folder
         self.offset = offset
+        self.closed = closed
         self.files = files
-        self.new_names = new_names
+        self.new_names = log.has_new_names
 
     def run(self) -> None:
         for file in self.files:
@@ -127,8 +131,9 @@ class Log:
         self.jitter_ms = jitter(config.segment_jitter_ms)
         self.recovery_point_lowered = recovery_point_lowered
         self.deletions: list[tuple[int, Callable[[], None]]] = []
-        self._rolled = False
-        self._names_synced = -1  # the base offset up to which the folder's names are durable
+        self.is_settled = False  # everything in the folder is as a clean stop leaves it
+        self.has_rolled = False  # a segment that was closed waits for its sync
+        self.has_new_names = True  # so do names in the folder
 
     @property
     def active(self) -> Segment:
@@ -159,7 +164,7 @@ class Log:
             if header.producer_id < 0 or origin is Origin.RAFT:
                 continue
             if origin is Origin.CLIENT:
-                duplicate = self.producers.check(header, verification)
+                duplicate = self._checked(header, verification)
                 if duplicate is not None:
                     return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
             elif header.is_control:
@@ -174,6 +179,34 @@ class Log:
             offset += header.last_offset_delta + 1
         self._write(data, placed, now_ms)
         return Appended(first_offset, offset - 1)
+
+    def _checked(self, header: BatchHeader, verification: Verification | None) -> BatchMetadata | None:
+        """What is known of a client's batch, also from before a restart."""
+        try:
+            return self.producers.check(header, verification)
+        except ProducerRefused:
+            producer = self.producers.producers.get(header.producer_id)
+            if producer is None or not producer.is_partial:
+                raise
+            producer.remember(self._batches_before(producer))
+            return self.producers.check(header, verification)
+
+    def _batches_before(self, producer: Producer) -> list[BatchHeader]:
+        """The last batches that a producer wrote in its epoch before those that are known of it, the newest first."""
+        known = producer.batches[0].last_offset
+        found: list[BatchHeader] = []
+        looked_at_bytes = 0
+        for segment in reversed(self.segments[: bisect_right(self.bases, known)]):
+            looked_at_bytes += segment.size
+            of_producer = [
+                header
+                for _, header in segment.batches()
+                if header.producer_id == producer.producer_id and header.producer_epoch == producer.epoch
+            ]
+            found += [header for header in reversed(of_producer) if header.last_offset < known and not header.is_control]
+            if len(found) >= BATCHES_MAX or looked_at_bytes > REMEMBER_BYTES_MAX:
+                break
+        return found
 
     def append_as_follower(self, data: Buffer, *, now_ms: int) -> Appended | None:
         """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch."""
@@ -225,6 +258,7 @@ class Log:
 
     def _write(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
         """Writes batches that have their offsets, and lets indexes, epochs and producers know."""
+        self.is_settled = False
         if len(data) > self.config.segment_bytes:
             reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
             raise LogError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
@@ -251,6 +285,7 @@ class Log:
         if old.base_offset == base_offset:
             assert old.size == 0, "only an empty segment can begin where the next one does"
             return old
+        self.is_settled = False
         old.seal()
         segment = Segment(self.disk, self.folder, base_offset, self.config, created_ms=now_ms)
         self.segments.append(segment)
@@ -258,7 +293,7 @@ class Log:
         self.jitter_ms = self.jitter(self.config.segment_jitter_ms)
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
-        self._rolled = True
+        self.has_rolled = self.has_new_names = True
         return segment
 
     # -- reading
@@ -303,6 +338,8 @@ class Log:
         """The batches from the one that holds an offset on, with where each is."""
         upper_offset = self.end_offset if upper_offset is None else upper_offset
         for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
+            if segment.base_offset >= upper_offset:
+                return
             found = segment.locate(offset)
             for position, header in segment.batches(found[0]) if found else ():
                 if header.base_offset >= upper_offset:
@@ -354,11 +391,13 @@ class Log:
             self.reset_to(offset, now_ms)
             return True
         keep = bisect_right(self.bases, offset)
+        self.is_settled = False
         end_offset = self.segments[keep - 1].next_offset(before=offset)
         self._lower_recovery_point(end_offset)
         self._drop_segments(self.segments[keep:], now_ms)
         del self.segments[keep:], self.bases[keep:]
         self.active.truncate_to(offset)
+        self._sync_cut()
         self.end_offset = end_offset
         self.epochs.truncate_from_end(end_offset)
         self.start_offset = min(self.start_offset, end_offset)
@@ -372,11 +411,17 @@ class Log:
         self._drop_segments(self.segments, now_ms)
         self.segments = [Segment(self.disk, self.folder, offset, self.config, created_ms=now_ms)]
         self.bases = [offset]
+        self._sync_cut()
         self.epochs.clear()
         self.producers.truncate_fully(offset)
         self.start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.damage = None
+
+    def _sync_cut(self) -> None:
+        """What was cut off must not come back after a power loss: epochs on disk would then speak of other records."""
+        self.active.file.sync()
+        self.disk.sync_folder(self.folder)
 
     def truncate_to_epoch(self, epoch: int, now_ms: int) -> int:
         """Cuts the log where an epoch ends in it, for a leader that does not know what follows; gives the new end."""
@@ -437,6 +482,7 @@ class Log:
 
     def _drop_segments(self, segments: list[Segment], now_ms: int) -> None:
         """Renames their files at once, and removes them when nobody can be about to read them."""
+        self.is_settled = False
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             segment.rename(FileState.DELETED)
@@ -480,7 +526,7 @@ class Log:
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a flush, or a roll left a segment behind."""
-        if self._rolled:
+        if self.has_rolled:
             return True
         unflushed = self.end_offset - self.recovery_point
         return unflushed >= self.config.flush_messages or (unflushed > 0 and now_ms - self.flushed_ms >= self.config.flush_ms)
@@ -489,20 +535,21 @@ class Log:
         """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not
         clean reads the segment with the recovery point in any case."""
         files: list[File | TransactionIndex] = []
-        first = max(bisect_right(self.bases, self.recovery_point) - 1, 0)
-        for segment in self.segments[first:-1]:
+        closed = [segment for segment in self.segments[:-1] if not segment.is_synced]
+        for segment in closed:
             files += [segment.file, *segment.save_indexes(), segment.transactions]
         if not closed_only:
             files.append(self.active.file)
-        offset = self.active.base_offset if closed_only else self.end_offset
-        return Flush(self.disk, self.folder, offset, files, new_names=self._names_synced < self.active.base_offset)
+        flush = Flush(self, self.active.base_offset if closed_only else self.end_offset, closed, files)
+        self.has_new_names = False
+        return flush
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
-        if flush.new_names:
-            self._names_synced = min(flush.offset, self.active.base_offset)
+        for segment in flush.closed:
+            segment.is_synced = True
         self.recovery_point = max(self.recovery_point, min(flush.offset, self.end_offset))
         self.flushed_ms = now_ms
-        self._rolled = self.active.base_offset > self.recovery_point
+        self.has_rolled = not all(segment.is_synced for segment in self.segments[:-1])
 
     def flush(self, now_ms: int) -> None:
         flush = self.start_flush()
@@ -511,10 +558,15 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Leaves the folder so that the next start need not look at any record."""
-        if self.unflushed or self._names_synced < self.active.base_offset:
+        if not self.is_settled:
             self.flush(now_ms)
-        self.producers.take_snapshot()
-        self.active.seal()
+            self.producers.take_snapshot(sync=True)
+            self.active.seal()
+            for file in self.active.save_indexes():
+                file.sync()
+            self.active.transactions.sync()
+            self.disk.sync_folder(self.folder)
+            self.is_settled = True
         self.delete_due(now_ms)
 
 

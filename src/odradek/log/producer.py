@@ -6,7 +6,8 @@
 
 Invariants
  1. The batches are of the current epoch, oldest first, five at most.
- 2. A snapshot keeps the last batch only, as Kafka's does: older duplicates are no longer known after a restart.
+ 2. A snapshot keeps the last batch only, as Kafka's does. What it tells of is partial: the log itself is asked for the four
+    batches before it when a producer repeats one of them after a restart.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MASK
+from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MASK, BatchHeader
 
 BATCHES_MAX = 5
 NO_OFFSET = -1
@@ -50,7 +51,15 @@ _batch = tuple.__new__  # the constructor of a NamedTuple is Python code, and th
 
 
 class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "is_partial",
+        "last_timestamp",
+        "producer_id",
+        "transaction_first_offset",
+    )
 
     def __init__(
         self,
@@ -65,6 +74,7 @@ class Producer:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
+        self.is_partial = False
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_MAX)
 
     @property
@@ -89,6 +99,15 @@ class Producer:
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MASK
         self.batches.append(_batch(BatchMetadata, (first_sequence, last_sequence, last_offset, offset_delta, timestamp)))
         self.last_timestamp = timestamp
+
+    def remember(self, headers: Iterable[BatchHeader]) -> None:
+        """Puts older batches, the newest first, before those that are known."""
+        for header in headers:
+            if len(self.batches) < BATCHES_MAX:
+                last_sequence, delta = header.last_sequence, header.last_offset_delta
+                batch = (header.base_sequence, last_sequence, header.last_offset, delta, header.max_timestamp)
+                self.batches.appendleft(_batch(BatchMetadata, batch))
+        self.is_partial = False
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:
@@ -133,4 +152,5 @@ def _decode(
     producer = Producer(producer_id, epoch, coordinator_epoch, timestamp, max(first, NO_OFFSET))
     if offset >= 0:
         producer.add_batch(sequence, offset, delta, timestamp)
+        producer.is_partial = True
     return producer

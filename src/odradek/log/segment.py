@@ -69,6 +69,7 @@ class Segment:
         self.index = OffsetIndex(disk, self.path(FileKind.INDEX), base_offset, config.segment_index_bytes, new=new)
         self.time_index = TimeIndex(disk, self.path(FileKind.TIME_INDEX), base_offset, config.segment_index_bytes, new=new)
         self.transactions = TransactionIndex(disk, self.path(FileKind.TRANSACTION_INDEX), base_offset)
+        self.is_synced = True
         self._file: File | None = None
         self._max_timestamp: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
         self._first_timestamp: int | None = None
@@ -313,6 +314,16 @@ class Segment:
             pass  # who reads that far will be told
         self.seal()
 
+    def check_indexes(self) -> None:
+        """Builds the indexes again if they cannot be this segment's: a crash may have torn them."""
+        try:
+            position = self.index.entry(len(self.index) - 1)[1] if len(self.index) else 0
+            intact = position < max(self.size, 1) and len(self.time_index) >= 0
+        except CorruptIndex:
+            intact = False
+        if not intact:
+            self.rebuild_indexes()
+
     def _reset_indexes(self) -> None:
         self.index.reset()
         self.time_index.reset()
@@ -354,6 +365,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing more comes: the time index gets its last entry, and both indexes are saved and freed."""
+        self.is_synced = False
         timestamp, offset = self.max_timestamp()
         if timestamp >= 0:
             self.time_index.append(timestamp, offset)
