@@ -114,8 +114,8 @@ def hostile_frames(name: str, version: int, source: random.Random) -> list[bytes
     """Long runs of one byte after each of a few cuts of an empty message, and huge counts everywhere."""
     empty = message_class(name)().to_bytes(version)
     cuts = sorted({0, len(empty), *(source.randrange(len(empty) + 1) for _ in range(3))})
-    runs = [empty[:cut] + bytes([filler]) * 4000 for cut in cuts for filler in (0, 1, 2, 127, 255)]
-    counts = [empty[:cut] + count + bytes(4000) for cut in cuts for count in (b"\0\0\x07\xd0", b"\xd0\x0f")]
+    runs = [empty[:cut] + bytes([filler]) * 2000 for cut in cuts for filler in (0, 1, 2, 127, 255)]
+    counts = [empty[:cut] + count + bytes(2000) for cut in cuts for count in (b"\0\0\x03\xe8", b"\xe8\x07")]
     return runs + counts + [empty[:cut] + huge for cut in cuts for huge in HUGE]
 
 
@@ -126,7 +126,7 @@ def frames_of_least_elements(name: str, version: int) -> list[bytes]:
     for field in schema(name).fields:
         if field.is_array and version in field.versions and version not in field.tagged:
             element = getattr(message, field.type)() if field.is_struct else EMPTY.get(field.type, 0)
-            frames.append(message(**{field.attribute: [element] * 1000}).to_bytes(version))
+            frames.append(message(**{field.attribute: [element] * 500}).to_bytes(version))
     return frames
 
 
