@@ -242,11 +242,11 @@ class History:
             following = self.bases[number + 1] if number + 1 < len(self.bases) else self.end
             if following <= loaded:
                 continue
-            self.state.map_end_offset = max(base, loaded, self.start)
+            first = self.state.map_end_offset = max(base, loaded, self.start)
             if base in self.bases[-2:]:
                 self.state.take_snapshot()
             for header, batch in self.batches:
-                if max(base, loaded, self.start) <= header.base_offset < following:
+                if header.last_offset >= first and header.base_offset < following:  # also the batch in which the log begins
                     self._note(header, batch, again=True)
 
 
