@@ -1,0 +1,112 @@
+"""`odradek log`: looks at the files of a log without a node."""
+
+import os
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from odradek.log.dump.rows import Row
+
+app = typer.Typer(help="Look at the files of a log.", no_args_is_help=True, rich_markup_mode=None)
+
+
+class As(StrEnum):
+    """How records can be understood: the names of odradek.log.dump.Holds, without importing it."""
+
+    RECORDS = "records"
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+    METADATA = "metadata"
+    SHARE = "share"
+    REMOTE = "remote"
+
+
+@app.command()
+def dump(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH", help="A file of a log, the folder of a partition, or a whole log folder."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of tables.")] = False,
+    records: Annotated[bool, typer.Option("--records/--no-records", help="Show records, not only batches.")] = False,
+    offset: Annotated[int, typer.Option(metavar="FROM", min=0, help="Leave out what lies before this offset.")] = 0,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most N rows of each file.")] = None,
+    holds: Annotated[
+        As | None,
+        typer.Option("--as", help="How to understand the records of files that lie elsewhere than in their topic's folder."),
+    ] = None,
+) -> None:
+    """Show what is in the files of a log, Odradek's or Apache Kafka's.
+
+    Segments, indexes, snapshots, checkpoints and the other files of a log folder are known by their names. The records of
+    __cluster_metadata, __consumer_offsets, __transaction_state and __share_group_state are shown with their fields.
+    A damaged file is shown up to the damage; the exit status is then 1.
+    """
+    from odradek.log.dump import Holds, NotOfALog, Selection
+    from odradek.log.dump import dump as rows_of
+    from odradek.log.dump.disk import ReadOnlyDisk
+
+    wanted, held = Selection(offset, limit, records), Holds(holds) if holds else None
+    disk, sound = ReadOnlyDisk(), True
+    for path in paths:
+        try:
+            rows = rows_of(disk, path, wanted, held)
+            sound = (print_json(rows) if as_json else print_tables(rows, records)) and sound
+        except NotOfALog as error:
+            sound = complain(f"{error}; if it holds batches, say how to understand them: --as {'|'.join(As)}")
+        except BrokenPipeError:
+            stop_quietly()
+        except OSError as error:
+            sound = complain(f"{path}: {error.strerror or error}; name a file or folder that you may read")
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        stop_quietly()
+    if not sound:
+        raise typer.Exit(1)
+
+
+def complain(what: str) -> bool:
+    sys.stdout.flush()
+    typer.echo(f"odradek: {what}", err=True)
+    return False
+
+
+def stop_quietly() -> NoReturn:
+    """Whoever read our output has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(1)
+
+
+def print_json(rows: "Iterator[Row]") -> bool:
+    """One object a line; gives whether nothing was damaged."""
+    import msgspec
+
+    from odradek.log.dump.rows import Damage
+
+    encode, write, sound = msgspec.json.Encoder().encode, sys.stdout.buffer.write, True
+    for row in rows:
+        sound = sound and not isinstance(row, Damage)
+        write(encode(row) + b"\n")
+    return sound
+
+
+def print_tables(rows: "Iterator[Row]", records: bool) -> bool:
+    """A table for each file, and one line on stderr for each damage; gives whether there was none."""
+    from odradek.cli.table import Tables
+    from odradek.log.dump.rows import Damage
+
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    tables, sound = Tables(sys.stdout.write, records=records), True
+    for row in rows:
+        if isinstance(row, Damage):
+            tables.flush()
+            sound = complain(f"{row.file}: damaged at byte {row.position}: {row.damage}")
+        else:
+            tables.add(row)
+    tables.flush()
+    return sound

@@ -1,0 +1,188 @@
+"""Rows of a dump as tables for a person.
+
+Columns are as wide as the first rows need, and grow when later ones need more: nothing waits for the end of a file that may be
+large. Bytes that are no text are shown as 0x and hexadecimal digits; --json is the form that is never ambiguous.
+"""
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from odradek.log.dump.rows import (
+    Aborted,
+    Batch,
+    Encoded,
+    File,
+    IndexEntry,
+    LeaderEpoch,
+    Named,
+    Offset,
+    Producer,
+    Properties,
+    Record,
+    Row,
+    TimeIndexEntry,
+    Zeros,
+)
+
+ROWS_HELD = 200
+
+HEADINGS: dict[type[Row], tuple[str, ...]] = {
+    Batch: ("offsets", "position", "bytes", "records", "greatest time", "epoch", "producer", "codec", "kind"),
+    Record: ("offset", "time", "key", "headers", "value"),
+    IndexEntry: ("offset", "position"),
+    TimeIndexEntry: ("time", "offset"),
+    Aborted: ("producer", "first offset", "last offset", "last stable offset"),
+    Producer: ("producer", "epoch", "sequences", "last offset", "time", "coordinator epoch", "transaction from"),
+    Offset: ("topic", "partition", "offset"),
+    LeaderEpoch: ("epoch", "start offset"),
+    Properties: ("name", "value"),
+}
+
+
+class Tables:
+    """Writes rows as they come. Batches are left out where records are wanted, which say which batch they are of."""
+
+    def __init__(self, write: Callable[[str], object], *, records: bool) -> None:
+        self.write = write
+        self.records = records
+        self.lines: list[tuple[str, ...]] = []
+        self.widths: list[int] = []
+        self.kind: type[Row] | None = None
+        self.is_first = True
+
+    def add(self, row: Row) -> None:
+        if isinstance(row, File):
+            self.flush()
+            self.write(f"{'' if self.is_first else chr(10)}{heading(row)}\n")
+            self.kind, self.is_first = None, False
+        elif isinstance(row, Zeros):
+            self.flush()
+            self.write(f"from byte {row.position} on {row.size} zero bytes: room set aside that is not used yet\n")
+        elif not (isinstance(row, Batch) and self.records):
+            if type(row) is not self.kind:
+                self.flush()
+                self.kind = type(row)
+                self.lines, self.widths = [HEADINGS[self.kind]], []
+            self.lines += cells(row)
+            if len(self.lines) > ROWS_HELD:
+                self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held."""
+        if self.lines:
+            needed = [max(map(len, column)) for column in zip(*self.lines)]
+            self.widths = [max(pair) for pair in zip(needed, self.widths)] if self.widths else needed
+            for line in self.lines:
+                text = "  ".join([cell.ljust(width) for cell, width in zip(line, self.widths)])
+                self.write(text.rstrip() + "\n")
+            self.lines = []
+
+
+def heading(file: File) -> str:
+    parts = [file.kind.replace("_", " ") + (f" ({file.state})" if file.state else ""), f"{file.size} bytes"]
+    if file.holds not in (None, "records"):
+        parts.append(f"holds {file.holds}")
+    return f"{file.file}: {', '.join(parts)}"
+
+
+def cells(row: Row) -> list[tuple[str, ...]]:
+    match row:
+        case Batch():
+            return [batch_cells(row)]
+        case Record():
+            return [record_cells(row)]
+        case IndexEntry(offset=offset, position=position):
+            return [(str(offset), str(position))]
+        case TimeIndexEntry(timestamp=timestamp, offset=offset):
+            return [(time(timestamp), str(offset))]
+        case Aborted():
+            return [tuple(map(str, (row.producer_id, row.first_offset, row.last_offset, row.last_stable_offset)))]
+        case Producer():
+            return [producer_cells(row)]
+        case Offset():
+            return [(row.topic, str(row.partition), str(row.offset))]
+        case LeaderEpoch():
+            return [(str(row.epoch), str(row.start_offset))]
+        case Properties(properties=properties):
+            return [(escaped(name), text(value)) for name, value in properties.items()]
+        case _:
+            raise AssertionError(f"no table shows {row}")
+
+
+def batch_cells(row: Batch) -> tuple[str, ...]:
+    producer = "" if row.producer_id < 0 else f"{row.producer_id} epoch {row.producer_epoch}"
+    if row.base_sequence >= 0:
+        producer += f" sequence {span(row.base_sequence, row.last_sequence)}"
+    kinds = (
+        (row.is_transactional, "transactional"),
+        (row.is_control, "control"),
+        (row.timestamp_type == "LogAppendTime", "append time"),
+        (row.delete_horizon_ms is not None, f"deletions until {time(row.delete_horizon_ms or 0)}"),
+    )
+    numbers = (row.position, row.size, row.record_count)
+    return (
+        span(row.base_offset, row.last_offset),
+        *map(str, numbers),
+        time(row.max_timestamp),
+        str(row.leader_epoch),
+        producer,
+        "" if row.codec == "none" else row.codec,
+        ", ".join(name for has, name in kinds if has),
+    )
+
+
+def record_cells(row: Record) -> tuple[str, ...]:
+    headers = ", ".join(f"{escaped(name)}={text(value)}" for name, value in row.headers)
+    key = text(row.key) if row.control is None else row.control
+    value = text(row.value) + (f" (not understood: {row.problem})" if row.problem else "")
+    return str(row.offset), time(row.timestamp), key, headers, value
+
+
+def producer_cells(row: Producer) -> tuple[str, ...]:
+    return (
+        str(row.producer_id),
+        str(row.producer_epoch),
+        "" if row.last_sequence < 0 else span(row.first_sequence, row.last_sequence),
+        str(row.last_offset),
+        time(row.timestamp),
+        str(row.coordinator_epoch),
+        "" if row.transaction_first_offset < 0 else str(row.transaction_first_offset),
+    )
+
+
+def span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def time(timestamp_ms: int) -> str:
+    """A time as a person reads it, in UTC; the number where it is none."""
+    if timestamp_ms < 0:
+        return "" if timestamp_ms == -1 else str(timestamp_ms)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+
+
+def text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case str():
+            return escaped(value)
+        case Encoded(base64=encoded):
+            return "0x" + base64.b64decode(encoded).hex()
+        case Named(name=name, version=version, fields=fields):
+            return " ".join([name, f"v{version}", *[f"{field}={text(content)}" for field, content in fields.items()]])
+        case _:
+            return msgspec.json.encode(value).decode()
+
+
+def escaped(value: str) -> str:
+    """Text that stays in its line and does nothing to the terminal."""
+    return value if value.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in value)
