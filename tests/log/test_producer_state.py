@@ -184,6 +184,29 @@ def test_first_open_transaction_holds_the_stable_offset_until_its_marker_is_repl
     assert state.first_unstable_offset is None
 
 
+def test_completed_transaction_is_stable_when_the_log_begins_after_its_marker() -> None:
+    partition = Partition()
+    partition.append(partition.batch(0, transactional=True))
+    partition.mark()
+    partition.state.on_start_moved(1)
+    assert partition.state.first_unstable_offset == 0
+    partition.state.on_start_moved(2)
+    assert partition.state.first_unstable_offset is None
+    assert partition.state.is_empty is False
+    partition.state.on_start_moved(9)
+    assert partition.state.map_end_offset == 9
+
+
+def test_marker_keeps_a_producer_known() -> None:
+    partition = Partition()
+    partition.append(partition.batch(0, timestamp=10, transactional=True))
+    partition.mark()  # at 50
+    partition.state.remove_expired(1049)
+    assert [*partition.state.producers] == [7]
+    partition.state.remove_expired(1050)
+    assert partition.state.producers == {}
+
+
 def test_marker_that_compaction_emptied_says_nothing() -> None:
     partition = Partition()
     partition.append(partition.batch(0, transactional=True))
@@ -246,6 +269,23 @@ def test_batch_does_not_overtake_one_that_waits_to_be_verified() -> None:
         state.check(partition.batch(2, transactional=True))
     partition.append(partition.batch(1, transactional=True))
     partition.append(partition.batch(2, transactional=True))
+
+
+def test_lowest_sequence_that_waits_is_appended_first() -> None:
+    partition = Partition()
+    for sequence in (5, 4, 6):
+        partition.state.verify(7, sequence, 0, supports_epoch_bump=False, now_ms=0)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        partition.append(partition.batch(5, transactional=True))  # which a producer that is not known might else send
+    partition.append(partition.batch(4, transactional=True))
+    partition.append(partition.batch(5, transactional=True))
+
+
+def test_known_producer_that_bumps_goes_on_with_its_sequence() -> None:
+    partition = Partition()
+    partition.append(partition.batch(0))
+    partition.state.verify(7, 1, 0, supports_epoch_bump=True, now_ms=0)
+    partition.append(partition.batch(1, transactional=True))
 
 
 def test_first_batch_of_a_bumping_producer_has_sequence_0() -> None:
