@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka lock bench clean
+.PHONY: start test install lint kafka model lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -34,6 +34,10 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Long campaigns; `make test` has a short version of each.
+model: install kafka
+	MODEL_EXAMPLES=$${MODEL_EXAMPLES:-3000} $(BIN)/pytest tests/log/test_model.py
 
 # Pins anew what tools/requirements.in names.
 lock: install

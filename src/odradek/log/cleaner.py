@@ -14,7 +14,6 @@ Invariants
 from bisect import bisect_right
 from typing import NamedTuple
 
-from odradek.log.checkpoint import CLEANER_OFFSETS, CorruptFile, read_offsets, write_offsets
 from odradek.log.compaction import Job, LastBatch, Outcome
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
@@ -45,17 +44,12 @@ class Cleaner:
     def __init__(self, folder: LogFolder, memory_bytes: int = MEMORY_BYTES) -> None:
         self.folder = folder
         self.memory_bytes = memory_bytes
-        self.path = f"{folder.path}/{CLEANER_OFFSETS}"
         self.running: dict[TopicPartition, tuple[Log, list[Segment]]] = {}
         self.set_aside: dict[TopicPartition, str] = {}
-        try:
-            self.clean_offsets = read_offsets(folder.disk, self.path)
-        except CorruptFile:
-            self.clean_offsets = {}
 
     def range_of(self, partition: TopicPartition, now_ms: int) -> Range:
         log = self.folder.logs[partition]
-        dirty_offset = self.clean_offsets.get(partition, log.start_offset)
+        dirty_offset = self.folder.clean_offsets.get(partition, log.start_offset)
         if not log.start_offset <= dirty_offset <= log.end_offset:
             dirty_offset = log.start_offset
         first_dirty = max(bisect_right(log.bases, dirty_offset) - 1, 0)
@@ -73,9 +67,9 @@ class Cleaner:
         )
 
     def _is_cleanable(self, log: Log, number: int, now_ms: int) -> bool:
-        """Whether a closed segment is stable as a whole, and old enough."""
+        """Whether a closed segment is synced, stable as a whole, and old enough."""
         lag_ms = log.config.min_compaction_lag_ms
-        if log.bases[number + 1] > log.last_stable_offset:
+        if log.bases[number + 1] > log.last_stable_offset or not log.segments[number].is_synced:
             return False
         return lag_ms <= 0 or log.segments[number].largest_timestamp() <= now_ms - lag_ms
 
@@ -119,6 +113,8 @@ class Cleaner:
         by_base = {segment.base_offset: segment for segment in segments}
         is_current = self.folder.logs.get(partition) is log
         swapped = is_current
+        if is_current:  # above a recovery point, a gap between segments is taken for a loss
+            self.folder.checkpoint_recovery_points()
         for bases, size in outcome.groups:
             new = Segment(log.disk, log.folder, bases[0], log.config, size=size, created_ms=now_ms, state=FileState.CLEANED)
             if swapped:
@@ -126,7 +122,7 @@ class Cleaner:
             elif is_current:
                 new.remove()
         if swapped:
-            self._note(partition, outcome.end_offset)
+            self.folder.note_compacted(partition, outcome.end_offset)
         return swapped
 
     def fail(self, partition: TopicPartition, reason: str) -> None:
@@ -137,8 +133,3 @@ class Cleaner:
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""
         self.set_aside.pop(partition, None)
-
-    def _note(self, partition: TopicPartition, offset: int) -> None:
-        known = {key: value for key, value in self.clean_offsets.items() if key in self.folder.logs}
-        self.clean_offsets = {**known, partition: offset}
-        write_offsets(self.folder.disk, self.path, self.clean_offsets)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odradek.log.checkpoint import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PARTITION_METADATA,
@@ -75,6 +76,7 @@ class LogFolder:
         recovery_points = self._offsets(RECOVERY_POINTS)
         starts = self._offsets(LOG_STARTS)
         high_watermarks = self._offsets(HIGH_WATERMARKS)
+        self.clean_offsets = self._offsets(CLEANER_OFFSETS)
         if self.was_clean:
             self.disk.remove(self._file(CLEAN_SHUTDOWN))
             self.disk.sync_folder(self.path)
@@ -112,6 +114,7 @@ class LogFolder:
             clean=self.was_clean,
             recovery_point=recovery_point,
             start_offset=start,
+            clean_offset=self.clean_offsets.get(partition, 0),
             jitter=self.jitter,
             recovery_point_lowered=self.checkpoint_recovery_points,
         )
@@ -157,6 +160,12 @@ class LogFolder:
     def checkpoint_recovery_points(self) -> None:
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
         write_offsets(self.disk, self._file(RECOVERY_POINTS), points)
+
+    def note_compacted(self, partition: TopicPartition, offset: int) -> None:
+        """A log has been compacted up to an offset."""
+        self.clean_offsets = {known: clean for known, clean in self.clean_offsets.items() if known in self.logs}
+        self.clean_offsets[partition] = offset
+        write_offsets(self.disk, self._file(CLEANER_OFFSETS), self.clean_offsets)
 
     def close(self, now_ms: int, broker_epoch: int = -1) -> None:
         """Leaves everything synced and the mark of a clean stop, unless a log is damaged: then the next start looks again."""

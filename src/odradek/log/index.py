@@ -11,7 +11,7 @@ segment is scanned anyway. The others are mapped when they are first needed.
 
 Invariants
  1. Entries rise strictly in what they are looked up by, and never fall in the other column.
- 2. What was saved is a prefix of what is in memory.
+ 2. What was saved is a prefix of what is in memory, and what a power loss leaves in the file is a prefix of that.
 """
 
 from struct import Struct
@@ -24,6 +24,13 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 class CorruptIndex(ValueError):
     """An index that cannot be what was written; the segment rebuilds it."""
+
+
+def shrink(file: File, size: int) -> None:
+    """Cuts a file and syncs it at once, so that nothing old can stand behind what is appended next."""
+    if file.size > size:
+        file.truncate(size)
+        file.sync()
 
 
 class Index:
@@ -97,7 +104,7 @@ class Index:
             return file
         if file.size > len(data) or self._saved > len(data):
             self._saved = min(self._saved, len(data))
-            file.truncate(self._saved)
+            shrink(file, self._saved)
         if self._saved < len(data):
             with memoryview(data) as view:
                 file.append([view[self._saved :]])
@@ -113,7 +120,7 @@ class Index:
         """Forgets everything, also on disk: the index is about to be built again."""
         self._data = bytearray()
         self._saved = 0
-        self.disk.open(self.path, create=True).truncate(0)
+        shrink(self.disk.open(self.path, create=True), 0)
 
 
 class OffsetIndex(Index):

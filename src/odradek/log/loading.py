@@ -36,10 +36,12 @@ def open_log(
     clean: bool,
     recovery_point: int = 0,
     start_offset: int = 0,
+    clean_offset: int = 0,
     jitter: Callable[[int], int] = lambda _: 0,
     recovery_point_lowered: Callable[[], None] = lambda: None,
 ) -> Log:
-    """The log in a folder, which may be empty. `clean` says that whoever wrote it last closed it."""
+    """The log in a folder, which may be empty. `clean` says that whoever wrote it last closed it; below `clean_offset` it has
+    been compacted, and may have gaps between its segments."""
     finish_compaction(disk, folder, config)
     files = _files(disk, folder)
     segments = find_segments(disk, folder, config, files, now_ms)
@@ -66,7 +68,7 @@ def open_log(
         log.is_settled = log.producers.latest_snapshot_offset == log.end_offset or not log.end_offset
         rebuild_producers(log, log.end_offset, now_ms)
     else:
-        recover(log, unsound, now_ms)
+        recover(log, unsound, clean_offset, now_ms)
     if epochs_lost:
         rebuild_epochs(log)
     if log.end_offset < start_offset:  # the files with it are gone: nothing that is left may be shown
@@ -160,7 +162,7 @@ def _replace_swapped(disk: Disk, folder: str, config: LogConfig, files: dict[Fil
                 del files[name]
 
 
-def recover(log: Log, first: int, now_ms: int) -> None:
+def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
     """Scans all from a segment on; cuts the log at the first unsound batch."""
     for segment in log.segments[:first]:
         segment.check_indexes()
@@ -168,6 +170,9 @@ def recover(log: Log, first: int, now_ms: int) -> None:
     rebuild_producers(log, log.end_offset, now_ms)
     for number in range(first, len(log.segments)):
         segment = log.segments[number]
+        if log.recovery_point <= log.end_offset < segment.base_offset and segment.base_offset > clean_offset:
+            _remove_from(log, number)  # what stood before it was not synced, and is lost: there must be no hole
+            break
         log.producers.map_end_offset = segment.base_offset
         log.producers.take_snapshot()
         problem = _recover_segment(log, segment)

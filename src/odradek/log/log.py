@@ -20,6 +20,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Buffer, Disk, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
+from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
 from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
@@ -262,11 +263,11 @@ class Log:
         if len(data) > self.config.segment_bytes:
             reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
             raise LogError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
-        first, last = batches[0][1], batches[-1][1]
+        last = batches[-1][1]
         timestamp = max([header.max_timestamp for _, header in batches])
         segment = self.segments[-1]
         if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.jitter_ms):
-            segment = self.roll(now_ms, first.base_offset)
+            segment = self.roll(now_ms, last.last_offset)
         for _, header in batches:
             if header.leader_epoch > self.epochs.latest_epoch:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
@@ -278,10 +279,12 @@ class Log:
                 note_producer(producers, segment, header, memoryview(data)[at : at + header.size])
         producers.map_end_offset = self.end_offset
 
-    def roll(self, now_ms: int, next_offset: int = 0) -> Segment:
-        """Closes the active segment and begins a new one, at the end of the log or at a later offset."""
+    def roll(self, now_ms: int, last_offset: int = 0) -> Segment:
+        """Closes the active segment and begins a new one, which can take batches up to an offset.
+
+        It begins where the old one ends: a gap between segments that were not synced would look like lost records."""
         old = self.segments[-1]
-        base_offset = max(next_offset, self.end_offset)
+        base_offset = max(self.end_offset, last_offset - RELATIVE_OFFSET_MAX)
         if old.base_offset == base_offset:
             assert old.size == 0, "only an empty segment can begin where the next one does"
             return old
@@ -560,7 +563,8 @@ class Log:
         """Leaves the folder so that the next start need not look at any record."""
         if not self.is_settled:
             self.flush(now_ms)
-            self.producers.take_snapshot(sync=True)
+            self.producers.take_snapshot()
+            self.producers.sync_snapshot()
             self.active.seal()
             for file in self.active.save_indexes():
                 file.sync()
@@ -592,7 +596,7 @@ def rebuild_producers(log: Log, end_offset: int, now_ms: int) -> None:
     producers.truncate_and_reload(log.start_offset, end_offset, now_ms)
     start = max(producers.map_end_offset, log.bases[0])
     for segment, position, header in log.batches(start, end_offset):
-        if header.producer_id >= 0 and header.base_offset >= start:
+        if header.producer_id >= 0:
             batch = segment.file.read(position, header.size) if header.is_control else b""
             note_producer_again(producers, header, batch)
     producers.map_end_offset = end_offset

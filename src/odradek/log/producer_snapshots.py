@@ -61,6 +61,11 @@ class ProducerSnapshots(ABC):
         self.last_snapshot_offset = self.map_end_offset
         return path
 
+    def sync_snapshot(self) -> None:
+        """Makes the newest snapshot durable."""
+        if self.snapshots:
+            self.disk.open(self.snapshot_path(self.snapshots[-1])).sync()
+
     def _write(self, path: str, content: bytes) -> None:
         self.disk.remove(path)
         file = self.disk.open(path, create=True)

@@ -315,14 +315,25 @@ class Segment:
         self.seal()
 
     def check_indexes(self) -> None:
-        """Builds the indexes again if they cannot be this segment's: a crash may have torn them."""
+        """Builds the indexes again if their ends are not what the batches say: a crash may have torn them."""
         try:
-            position = self.index.entry(len(self.index) - 1)[1] if len(self.index) else 0
-            intact = position < max(self.size, 1) and len(self.time_index) >= 0
-        except CorruptIndex:
-            intact = False
-        if not intact:
+            sound = self._ends_are_sound()
+        except (CorruptIndex, CorruptSegment):
+            sound = False
+        if not sound:
             self.rebuild_indexes()
+        self._file = None  # many segments may be looked at, and few be read
+
+    def _ends_are_sound(self) -> bool:
+        if len(self.index):
+            relative, position = self.index.entry(len(self.index) - 1)
+            if position >= self.size or next(self.batches(position))[1].last_offset != self.base_offset + relative:
+                return False
+        if len(self.time_index):
+            timestamp, offset = self.time_index.last()
+            found = self.locate(offset)
+            return found is not None and (found[1].max_timestamp, found[1].last_offset) == (timestamp, offset)
+        return True
 
     def _reset_indexes(self) -> None:
         self.index.reset()

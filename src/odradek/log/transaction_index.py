@@ -14,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from odradek.log.disk import Disk, File
-from odradek.log.index import CorruptIndex
+from odradek.log.index import CorruptIndex, shrink
 
 VERSION = 0
 ENTRY = Struct(">hqqqq")
@@ -98,7 +98,7 @@ class TransactionIndex:
         size = 0 if offset <= self.base_offset else self._first_from(offset) * ENTRY.size
         if size < len(self.data):
             assert self._file is not None
-            self._file.truncate(size)
+            shrink(self._file, size)
             del self.data[size:]
 
     def sync(self) -> None:
