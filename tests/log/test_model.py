@@ -20,7 +20,7 @@ from odradek.log.compaction import compact
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError
 from odradek.log.folder import LogFolder
-from odradek.log.log import Appended, Log, Origin
+from odradek.log.log import Appended, Origin
 from odradek.log.lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.log.names import TopicPartition
 from odradek.wire.compression import Codec

@@ -22,7 +22,8 @@ from odradek.log.index import CorruptIndex
 from odradek.log.log import Damage, Log, note_producer, rebuild_producers
 from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
 from odradek.log.producer_state import ProducerState
-from odradek.log.segment import CorruptSegment, Segment
+from odradek.log.segment import Segment
+from odradek.wire.errors import ProtocolError
 
 EPOCHS_FILE = "leader-epoch-checkpoint"
 
@@ -64,7 +65,7 @@ def open_log(
     log.producers.remove_stray_snapshots(log.bases)
     unsound = first_unsound(log, files, clean=clean)
     if unsound is None:
-        log.end_offset = log.recovery_point = log.active.next_offset()
+        log.recovery_point = log.end_offset
         log.is_settled = log.producers.latest_snapshot_offset == log.end_offset or not log.end_offset
         rebuild_producers(log, log.end_offset, now_ms)
     else:
@@ -109,8 +110,8 @@ def rebuild_epochs(log: Log) -> None:
 
 
 def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int | None:
-    """The number of the first segment that has to be scanned: it may not have been synced, or its transaction index, which
-    nothing else tells, is damaged."""
+    """The number of the first segment that has to be scanned: it may not have been synced, or it is damaged, or its transaction
+    index is, which nothing else tells. None when there is no such segment; the end of the log is then known."""
     first = None if clean else max(bisect_right(log.bases, log.recovery_point) - 1, 0)
     for number, segment in enumerate(log.segments[:first]):
         if FileName(segment.base_offset, FileKind.TRANSACTION_INDEX, FileState.CURRENT) in files:
@@ -118,6 +119,11 @@ def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int |
                 segment.transactions.check()
             except CorruptIndex:
                 return number
+    if clean:
+        try:
+            log.end_offset = log.active.next_offset()
+        except ProtocolError:  # damaged since
+            return len(log.segments) - 1
     return first
 
 
@@ -188,9 +194,10 @@ def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
     log.producers.map_end_offset = log.end_offset
 
 
-def _recover_segment(log: Log, segment: Segment) -> CorruptSegment | None:
+def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
     """Scans one segment. What is unsound at or past the recovery point is cut off it."""
-    size, problem = 0, None
+    size = 0
+    problem: ProtocolError | None = None
     log.end_offset = max(log.end_offset, segment.base_offset)
     try:
         for header, batch in segment.recover():
@@ -200,7 +207,7 @@ def _recover_segment(log: Log, segment: Segment) -> CorruptSegment | None:
                 note_producer(log.producers, segment, header, batch)
             size += header.size
             log.end_offset = header.next_offset
-    except CorruptSegment as error:
+    except ProtocolError as error:
         problem = error
         if log.end_offset >= log.recovery_point:
             segment.cut(size)

@@ -35,7 +35,9 @@ from odradek.wire.batch import (
     read_header,
     set_offset_and_epoch,
 )
+from odradek.wire.control import read_end_marker
 from odradek.wire.errors import ErrorCode, ProtocolError
+from odradek.wire.records import records
 
 REMEMBER_BYTES_MAX = 256 * 1024 * 1024  # how far back a producer's last batches are looked for after a restart
 
@@ -224,6 +226,8 @@ class Log:
             if position + header.size > len(data):
                 break
             check(data, position, header)
+            if header.is_control and header.producer_id >= 0:  # a marker that nobody can read must not reach the file
+                check_end_marker(header, memoryview(data)[position : position + header.size])
             if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
                 raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
@@ -406,6 +410,7 @@ class Log:
         self.start_offset = min(self.start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         rebuild_producers(self, end_offset, now_ms)
+        self.producers.on_high_watermark(self.high_watermark)
         return True
 
     def reset_to(self, offset: int, now_ms: int) -> None:
@@ -572,6 +577,12 @@ class Log:
             self.disk.sync_folder(self.folder)
             self.is_settled = True
         self.delete_due(now_ms)
+
+
+def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
+    """ProtocolError when a control batch of a producer does not end a transaction."""
+    for marker in records(batch, 0, header):
+        read_end_marker(marker)
 
 
 def note_producer(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
