@@ -14,7 +14,7 @@ from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import compact
 from odradek.log.config import LogConfig
 from odradek.log.folder import LogFolder
-from odradek.log.log import Log, Origin, note_producer
+from odradek.log.log import Log, Origin, note_batch
 from odradek.log.names import TopicPartition
 from odradek.log.producer import encode_snapshot
 from odradek.log.producer_state import ProducerState
@@ -185,8 +185,7 @@ def check_sound(log: Log) -> None:
     epochs: list[int] = []
     for segment in log.segments:
         for _, header, view in segment.checked_batches():
-            if header.producer_id >= 0:
-                note_producer(fresh, index, header, view)
+            note_batch(fresh, index, header, view)
             if header.leader_epoch not in epochs:
                 epochs.append(header.leader_epoch)
         aborted += segment.transactions.entries()

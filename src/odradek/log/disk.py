@@ -142,6 +142,9 @@ class RealFile:
         return start
 
     def _write(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) == 1 and os.pwrite(self.fd, buffers[0], position) == len(buffers[0]):  # nearly always
+            self.size = position + len(buffers[0])
+            return
         for first in range(0, len(buffers), WRITE_BUFFERS_MAX):
             some = buffers[first : first + WRITE_BUFFERS_MAX]
             wanted = sum(map(len, some))

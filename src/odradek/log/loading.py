@@ -19,7 +19,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.index import CorruptIndex
-from odradek.log.log import Damage, Log, note_producer, rebuild_producers
+from odradek.log.log import Damage, Log, note_batch, rebuild_producers
 from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
 from odradek.log.producer_state import ProducerState
 from odradek.log.segment import Segment
@@ -203,8 +203,7 @@ def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
         for header, batch in segment.recover():
             if header.leader_epoch > log.epochs.latest_epoch:
                 log.epochs.assign(header.leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
-                note_producer(log.producers, segment, header, batch)
+            note_batch(log.producers, segment, header, batch)
             size += header.size
             log.end_offset = header.next_offset
     except ProtocolError as error:

@@ -131,7 +131,7 @@ class Log:
         self.damage = damage
         self.flushed_ms = now_ms
         self.jitter = jitter
-        self.jitter_ms = jitter(config.segment_jitter_ms)
+        self.roll_ms = config.roll_ms - jitter(config.segment_jitter_ms)
         self.recovery_point_lowered = recovery_point_lowered
         self.deletions: list[tuple[int, Callable[[], None]]] = []
         self.is_settled = False  # everything in the folder is as a clean stop leaves it
@@ -178,7 +178,7 @@ class Log:
         placed = []
         for at, header in batches:
             set_offset_and_epoch(data, at, offset, leader_epoch)
-            placed.append((at, header._replace(base_offset=offset, leader_epoch=leader_epoch)))
+            placed.append((at, header.placed(offset, leader_epoch)))
             offset += header.last_offset_delta + 1
         self._write(data, placed, now_ms)
         return Appended(first_offset, offset - 1)
@@ -214,7 +214,7 @@ class Log:
     def append_as_follower(self, data: Buffer, *, now_ms: int) -> Appended | None:
         """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch."""
         self._check_writable()
-        batches = []
+        batches: list[tuple[int, BatchHeader]] = []
         position, next_offset = 0, self.end_offset
         while position < len(data):
             try:
@@ -231,6 +231,8 @@ class Log:
             if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
                 raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+            if batches and header.last_offset - batches[0][1].base_offset > RELATIVE_OFFSET_MAX:
+                break  # no segment could hold both
             batches.append((position, header))
             next_offset = header.next_offset
             position += header.size
@@ -268,9 +270,9 @@ class Log:
             reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
             raise LogError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
         last = batches[-1][1]
-        timestamp = max([header.max_timestamp for _, header in batches])
         segment = self.segments[-1]
-        if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.jitter_ms):
+        timestamp = last.max_timestamp if len(batches) == 1 else max([header.max_timestamp for _, header in batches])
+        if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.roll_ms):
             segment = self.roll(now_ms, last.last_offset)
         for _, header in batches:
             if header.leader_epoch > self.epochs.latest_epoch:
@@ -280,7 +282,10 @@ class Log:
         producers = self.producers
         for at, header in batches:
             if header.producer_id >= 0:
-                note_producer(producers, segment, header, memoryview(data)[at : at + header.size])
+                if header.is_control:
+                    note_marker(producers, segment, header, memoryview(data)[at : at + header.size])
+                else:
+                    producers.append(header)
         producers.map_end_offset = self.end_offset
 
     def roll(self, now_ms: int, last_offset: int = 0) -> Segment:
@@ -297,7 +302,7 @@ class Log:
         segment = Segment(self.disk, self.folder, base_offset, self.config, created_ms=now_ms)
         self.segments.append(segment)
         self.bases.append(base_offset)
-        self.jitter_ms = self.jitter(self.config.segment_jitter_ms)
+        self.roll_ms = self.config.roll_ms - self.jitter(self.config.segment_jitter_ms)
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
         self.has_rolled = self.has_new_names = True
@@ -585,19 +590,24 @@ def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
         read_end_marker(marker)
 
 
-def note_producer(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
-    """Lets the producer state see a batch of an idempotent producer, and the transaction index a transaction that it aborts."""
-    if not header.is_control:
-        producers.append(header)
-        return
+def note_batch(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
+    """Lets the producer state see a batch, and the transaction index a transaction that it aborts."""
+    if header.producer_id >= 0:
+        if header.is_control:
+            note_marker(producers, segment, header, batch)
+        else:
+            producers.append(header)
+
+
+def note_marker(producers: ProducerState, segment: Segment | None, header: BatchHeader, batch: Buffer) -> None:
+    """The end of a transaction. Without a segment, its transaction index knows already."""
     completed = producers.append_marker(header, batch)
     if completed is None:
         return
     stable = producers.last_stable_offset(completed)
-    if completed.is_aborted:
-        segment.transactions.append(
-            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-        )
+    if completed.is_aborted and segment is not None:
+        transaction = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+        segment.transactions.append(transaction)
     producers.complete(completed)
 
 
@@ -608,16 +618,8 @@ def rebuild_producers(log: Log, end_offset: int, now_ms: int) -> None:
     start = max(producers.map_end_offset, log.bases[0])
     for segment, position, header in log.batches(start, end_offset):
         if header.producer_id >= 0:
-            batch = segment.file.read(position, header.size) if header.is_control else b""
-            note_producer_again(producers, header, batch)
+            if header.is_control:
+                note_marker(producers, None, header, segment.file.read(position, header.size))
+            else:
+                producers.append(header)
     producers.map_end_offset = end_offset
-
-
-def note_producer_again(producers: ProducerState, header: BatchHeader, batch: Buffer) -> None:
-    """As `note_producer`, where the transaction index knows already."""
-    if not header.is_control:
-        producers.append(header)
-        return
-    completed = producers.append_marker(header, batch)
-    if completed is not None:
-        producers.complete(completed)

@@ -73,6 +73,7 @@ class Segment:
         self._file: File | None = None
         self._max_timestamp: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
         self._first_timestamp: int | None = None
+        self._is_index_full: bool | None = None
         self._bytes_since_entry = 0
         self._boundaries: dict[int, int] = {}
         if new:
@@ -264,18 +265,18 @@ class Segment:
 
     # -- writing
 
-    def should_roll(
-        self, config: LogConfig, now_ms: int, bytes_new: int, last_offset: int, timestamp: int, jitter_ms: int
-    ) -> bool:
+    def should_roll(self, config: LogConfig, now_ms: int, bytes_new: int, last_offset: int, timestamp: int, roll_ms: int) -> bool:
         """Whether an append of these bytes, up to this offset and timestamp, belongs into a new segment."""
-        if self.size > config.segment_bytes - bytes_new:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.size and self._waited_ms(now_ms, timestamp) > config.roll_ms - jitter_ms:
-            return True
-        return self.index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+        return self.size > 0 and (
+            self.size > config.segment_bytes - bytes_new or self._waited_ms(now_ms, timestamp) > roll_ms or self.is_index_full
+        )
 
     def _waited_ms(self, now_ms: int, timestamp: int) -> int:
-        first = self.first_timestamp()
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp()
         return timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def append(self, data: Buffer, batches: list[tuple[int, BatchHeader]]) -> None:
@@ -285,13 +286,19 @@ class Segment:
         self.size = self.file.size
         if position == 0:
             self._first_timestamp = batches[0][1].max_timestamp
-        for at, header in batches:
-            self._note(position + at, header)
         boundaries = self._boundaries
         for at, header in batches:
+            self._note(position + at, header)
             boundaries[header.next_offset] = position + at + header.size
         while len(boundaries) > BOUNDARIES_MAX:
             del boundaries[next(iter(boundaries))]
+
+    @property
+    def is_index_full(self) -> bool:
+        """Whether an index has no room for another entry."""
+        if self._is_index_full is None:
+            self._is_index_full = self.index.is_full or self.time_index.is_full
+        return self._is_index_full
 
     def _note(self, position: int, header: BatchHeader) -> None:
         """Keeps the indexes up with a batch."""
@@ -301,6 +308,7 @@ class Segment:
         if self._bytes_since_entry > self.interval_bytes:
             self.index.append(header.last_offset, position)
             self.time_index.append(*greatest)
+            self._is_index_full = self.index.is_full or self.time_index.is_full
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size
 
@@ -340,6 +348,7 @@ class Segment:
         self.time_index.reset()
         self._boundaries.clear()
         self._bytes_since_entry = 0
+        self._is_index_full = None
         self._max_timestamp = (NO_TIMESTAMP, self.base_offset)
 
     def recover(self) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -369,6 +378,7 @@ class Segment:
         self.cut(position)
         self._boundaries.clear()
         self._bytes_since_entry = 0
+        self._is_index_full = None
         self._max_timestamp = None
         return removed
 

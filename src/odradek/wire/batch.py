@@ -133,6 +133,10 @@ class BatchHeader(NamedTuple):
             return NO_SEQUENCE
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
+    def placed(self, base_offset: int, leader_epoch: int) -> "BatchHeader":
+        """The header of the same batch where a leader has put it."""
+        return _header(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
+
 
 def sequence_after(sequence: int, count: int) -> int:
     """Sequences run from 0 to 2^31 - 1, then from 0 again."""
