@@ -207,6 +207,18 @@ def test_unreadable_file_of_a_folder_does_not_hide_the_others(segment: Path) -> 
     assert sum(isinstance(row, Batch) for row in rows) == 10
 
 
+def test_file_that_vanishes_meanwhile_is_passed_over(segment: Path) -> None:
+    (segment.parent / "00000000000000000010.log").symlink_to(segment.parent / "gone")
+    rows = list(dump(ReadOnlyDisk(), str(segment.parent)))
+    assert [row.file for row in rows if isinstance(row, File)] == [str(segment)]
+
+    class Late(ReadOnlyDisk):
+        def names(self, folder: str) -> list[tuple[str, int]]:
+            return [*super().names(folder), ("00000000000000000010.log", 5)]
+
+    assert [row.file for row in dump(Late(), str(segment.parent)) if isinstance(row, File)] == [str(segment)]
+
+
 def test_what_is_no_file_of_a_log_is_refused(tmp_path: Path) -> None:
     stranger = tmp_path / "notes.txt"
     stranger.write_text("hello")

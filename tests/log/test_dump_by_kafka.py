@@ -5,7 +5,7 @@ broker leaves behind, its own topics included.
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,7 +13,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk
 from odradek.log.dump import Holds, Selection, dump
 from odradek.log.dump.disk import ReadOnlyDisk
-from odradek.log.dump.rows import Batch, Damage, File, Named, Record, Row
+from odradek.log.dump.rows import Batch, Damage, File, Named, Record, Row, Zeros
 from odradek.log.loading import open_log
 from odradek.log.log import Origin
 from odradek.wire.compression import Codec
@@ -80,10 +80,21 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Kafka(NamedTuple):
+    """What a broker left behind, and what was shown of it while it was running."""
+
+    data: Path
+    while_running: list[Row]
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle) -> Broker:
+def broker(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle) -> Kafka:
     """A broker that had transactions and groups of all three protocols, and was stopped."""
-    made = Broker(tmp_path_factory.mktemp("kafka"), share_coordinator_state_topic_num_partitions="1")
+    made = Broker(
+        tmp_path_factory.mktemp("kafka"),
+        share_coordinator_state_topic_num_partitions="1",
+        metadata_log_max_record_bytes_between_snapshots="1000",
+    )
     with made.running():
         at = {"bootstrap": made.bootstrap, "topic": "t1"}
         rows = [[1000, "6b", None], [1001, None, "00ff"]]
@@ -95,7 +106,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle) -> Broker:
         oracle.call("Groups.consume", **at, group="new", count=4, settings={"group.protocol": "consumer"})
         oracle.call("Groups.commitInTransaction", **at, group="in-transaction", settings={"transactional.id": "y"})
         oracle.call("Groups.share", **at, group="share", count=4)
-    return made
+        while_running = rows_of(made.data)
+    return Kafka(made.data, while_running)
 
 
 def lines_of(oracle: Oracle, path: Path, *options: str) -> list[str]:
@@ -177,7 +189,7 @@ def compare_named(row: Record, line: str) -> None:
 
 
 @pytest.mark.parametrize("folder", DECODERS)
-def test_kafkas_own_topics_are_understood_as_kafka_understands_them(broker: Broker, oracle: Oracle, folder: str) -> None:
+def test_kafkas_own_topics_are_understood_as_kafka_understands_them(broker: Kafka, oracle: Oracle, folder: str) -> None:
     logs = sorted(broker.data.glob(f"{folder}/*.log"))
     assert logs
     for path in logs:
@@ -191,23 +203,25 @@ def test_kafkas_own_topics_are_understood_as_kafka_understands_them(broker: Brok
             compare_named(row, line)
 
 
-def test_metadata_snapshots_are_understood_as_kafka_understands_them(broker: Broker, oracle: Oracle) -> None:
-    (snapshot,) = broker.data.glob("__cluster_metadata-0/*.checkpoint")
-    rows, lines = rows_of(snapshot), lines_of(oracle, snapshot, "--cluster-metadata-decoder")
-    compare_batches(rows, lines)
-    records = [row for row in rows if isinstance(row, Record)]
-    assert [row.control for row in records][:1] + [row.control for row in records][-1:] == ["SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"]
-    for row, line in zip(records, [line for line in lines if line.startswith("| ")], strict=True):
-        compare_named(row, line)
+def test_metadata_snapshots_are_understood_as_kafka_understands_them(broker: Kafka, oracle: Oracle) -> None:
+    snapshots = sorted(broker.data.glob("__cluster_metadata-0/*.checkpoint"))
+    assert len(snapshots) > 1
+    for snapshot in snapshots:
+        rows, lines = rows_of(snapshot), lines_of(oracle, snapshot, "--cluster-metadata-decoder")
+        compare_batches(rows, lines)
+        records = [row for row in rows if isinstance(row, Record)]
+        assert (records[0].control, records[-1].control) == ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
+        for row, line in zip(records, [line for line in lines if line.startswith("| ")], strict=True):
+            compare_named(row, line)
 
 
-def test_the_snapshot_that_a_folder_is_formatted_with_is_understood(broker: Broker) -> None:
+def test_the_snapshot_that_a_folder_is_formatted_with_is_understood(broker: Kafka) -> None:
     records = [row for row in rows_of(broker.data / "bootstrap.checkpoint") if isinstance(row, Record)]
     names = {row.value.name for row in records if isinstance(row.value, Named)}
     assert names >= {"SnapshotHeaderRecord", "FeatureLevelRecord", "SnapshotFooterRecord"}
 
 
-def test_every_file_of_a_kafka_folder_is_shown(broker: Broker) -> None:
+def test_every_file_of_a_kafka_folder_is_shown(broker: Kafka) -> None:
     rows = rows_of(broker.data)
     files = {Path(row.file).relative_to(broker.data) for row in rows if isinstance(row, File)}
     there = {path.relative_to(broker.data) for path in broker.data.rglob("*") if path.is_file() and path.name != ".lock"}
@@ -215,7 +229,14 @@ def test_every_file_of_a_kafka_folder_is_shown(broker: Broker) -> None:
     assert not [row for row in rows if isinstance(row, Record) and row.problem]
 
 
-def test_classic_groups_show_what_their_members_subscribed_to(broker: Broker) -> None:
+def test_indexes_of_a_running_broker_end_in_room_to_come(broker: Kafka) -> None:
+    zeros = {row.file for row in broker.while_running if isinstance(row, Zeros)}
+    logs = broker.data.glob("__*/*.log")
+    assert {str(log.with_suffix(suffix)) for log in logs for suffix in (".index", ".timeindex")} <= zeros
+    assert not [row for row in rows_of(broker.data) if isinstance(row, Zeros)]
+
+
+def test_classic_groups_show_what_their_members_subscribed_to(broker: Kafka) -> None:
     values = [row.value for row in rows_of(broker.data / "__consumer_offsets-0") if isinstance(row, Record)]
     groups = [value for value in values if isinstance(value, Named) and value.name == "GroupMetadataValue"]
     (member,) = next(group.fields["members"] for group in groups if group.fields["members"])
@@ -224,7 +245,7 @@ def test_classic_groups_show_what_their_members_subscribed_to(broker: Broker) ->
     assert member["assignment"]["assigned_partitions"] == [{"topic": "t1", "partitions": [0]}]
 
 
-def test_files_that_lie_elsewhere_are_understood_as_told(broker: Broker, tmp_path: Path) -> None:
+def test_files_that_lie_elsewhere_are_understood_as_told(broker: Kafka, tmp_path: Path) -> None:
     copy = tmp_path / "copy.bin"
     for holds, folder in ((Holds.OFFSETS, "__consumer_offsets-0"), (Holds.TRANSACTIONS, "__transaction_state-0")):
         original = broker.data / folder / "00000000000000000000.log"

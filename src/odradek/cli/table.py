@@ -7,6 +7,7 @@ large. Bytes that are no text are shown as 0x and hexadecimal digits; --json is 
 import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -117,12 +118,10 @@ def batch_cells(row: Batch) -> tuple[str, ...]:
     producer = "" if row.producer_id < 0 else f"{row.producer_id} epoch {row.producer_epoch}"
     if row.base_sequence >= 0:
         producer += f" sequence {span(row.base_sequence, row.last_sequence)}"
-    kinds = (
-        (row.is_transactional, "transactional"),
-        (row.is_control, "control"),
-        (row.timestamp_type == "LogAppendTime", "append time"),
-        (row.delete_horizon_ms is not None, f"deletions until {time(row.delete_horizon_ms or 0)}"),
-    )
+    kinds = ["transactional"] if row.is_transactional else []
+    kinds += ["control"] if row.is_control else []
+    kinds += ["append time"] if row.timestamp_type == "LogAppendTime" else []
+    kinds += [] if row.delete_horizon_ms is None else [f"deletions until {time(row.delete_horizon_ms)}"]
     numbers = (row.position, row.size, row.record_count)
     return (
         span(row.base_offset, row.last_offset),
@@ -131,7 +130,7 @@ def batch_cells(row: Batch) -> tuple[str, ...]:
         str(row.leader_epoch),
         producer,
         "" if row.codec == "none" else row.codec,
-        ", ".join(name for has, name in kinds if has),
+        ", ".join(kinds),
     )
 
 
@@ -162,11 +161,16 @@ def time(timestamp_ms: int) -> str:
     """A time as a person reads it, in UTC; the number where it is none."""
     if timestamp_ms < 0:
         return "" if timestamp_ms == -1 else str(timestamp_ms)
+    second = time_of_second(timestamp_ms // 1000)
+    return f"{second}.{timestamp_ms % 1000:03d}" if second else str(timestamp_ms)
+
+
+@lru_cache(maxsize=1024)  # neighbours share their second, and formatting one takes longer than all else of a row
+def time_of_second(second: int) -> str:
     try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+        return ""
 
 
 def text(value: Any) -> str:
