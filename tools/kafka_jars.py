@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-clients", "kafka-server", "kafka-storage", "kafka-raft", "kafka-group-coordinator",
-             "kafka-metadata", "kafka-share-coordinator", "kafka-transaction-coordinator", "kafka-server-common")
+ARTIFACTS = ("kafka_2.13", "kafka-tools")
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>

@@ -14,10 +14,11 @@ from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import compact
 from odradek.log.config import LogConfig
 from odradek.log.folder import LogFolder
-from odradek.log.log import Log, Origin, note_batch
+from odradek.log.log import Log, Origin
 from odradek.log.names import TopicPartition
 from odradek.log.producer import encode_snapshot
 from odradek.log.producer_state import ProducerState
+from odradek.log.replay import note_batch
 from odradek.log.segment import Segment
 from odradek.wire.batch import read_header
 from odradek.wire.compression import Codec

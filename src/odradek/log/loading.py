@@ -19,9 +19,10 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.index import CorruptIndex
-from odradek.log.log import Damage, Log, note_batch, rebuild_producers
+from odradek.log.log import Damage, Log
 from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
 from odradek.log.producer_state import ProducerState
+from odradek.log.replay import note_batch
 from odradek.log.segment import Segment
 from odradek.wire.errors import ProtocolError
 
@@ -67,7 +68,7 @@ def open_log(
     if unsound is None:
         log.recovery_point = log.end_offset
         log.is_settled = log.producers.latest_snapshot_offset == log.end_offset or not log.end_offset
-        rebuild_producers(log, log.end_offset, now_ms)
+        log.reload_producers(log.end_offset, now_ms)
     else:
         recover(log, unsound, clean_offset, now_ms)
     if epochs_lost:
@@ -173,7 +174,7 @@ def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
     for segment in log.segments[:first]:
         segment.check_indexes()
     log.end_offset = log.bases[first]
-    rebuild_producers(log, log.end_offset, now_ms)
+    log.reload_producers(log.end_offset, now_ms)
     for number in range(first, len(log.segments)):
         segment = log.segments[number]
         if log.recovery_point <= log.end_offset < segment.base_offset and segment.base_offset > clean_offset:

@@ -24,6 +24,8 @@ from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
 from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
+from odradek.log.replay import check_end_marker, note_marker, replay
+from odradek.log.retention import expired_segments
 from odradek.log.segment import FileRange, Segment
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.batch import (
@@ -35,9 +37,7 @@ from odradek.wire.batch import (
     read_header,
     set_offset_and_epoch,
 )
-from odradek.wire.control import read_end_marker
 from odradek.wire.errors import ErrorCode, ProtocolError
-from odradek.wire.records import records
 
 REMEMBER_BYTES_MAX = 256 * 1024 * 1024  # how far back a producer's last batches are looked for after a restart
 
@@ -414,7 +414,7 @@ class Log:
         self.epochs.truncate_from_end(end_offset)
         self.start_offset = min(self.start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        rebuild_producers(self, end_offset, now_ms)
+        self.reload_producers(end_offset, now_ms)
         self.producers.on_high_watermark(self.high_watermark)
         return True
 
@@ -457,11 +457,18 @@ class Log:
             self.epochs.truncate_from_start(offset)
             self.producers.on_start_moved(offset)
 
+    def reload_producers(self, end_offset: int, now_ms: int) -> None:
+        """What is known of producers at an offset: the newest snapshot up to it, and the batches from there."""
+        producers = self.producers
+        producers.truncate_and_reload(self.start_offset, end_offset, now_ms)
+        replay(producers, self.batches(max(producers.map_end_offset, self.bases[0]), end_offset))
+        producers.map_end_offset = end_offset
+
     # -- deleting
 
     def delete_expired(self, now_ms: int) -> list[Segment]:
         """Removes what retention no longer keeps; gives the segments that went."""
-        expired = list(self._expired(now_ms))
+        expired = expired_segments(self, now_ms)
         if not expired:
             return []
         if len(expired) == len(self.segments):
@@ -472,26 +479,6 @@ class Log:
         self.segments = kept
         self.bases = self.bases[len(expired) :]
         return expired
-
-    def _expired(self, now_ms: int) -> Iterator[Segment]:
-        config, surplus = self.config, self.size - self.config.retention_bytes
-        for number, segment in enumerate(self.segments):
-            is_active = number + 1 == len(self.segments)
-            next_base = self.end_offset if is_active else self.bases[number + 1]
-            if next_base > self.high_watermark or (is_active and segment.size == 0):
-                return
-            surplus -= segment.size
-            below_start = not is_active and next_base <= self.start_offset
-            too_large = config.deletes and config.retention_bytes >= 0 and surplus >= 0
-            if not (below_start or too_large or self._is_too_old(segment, now_ms)):
-                return
-            yield segment
-
-    def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
-        config = self.config
-        if not config.deletes or config.retention_ms < 0:
-            return False
-        return now_ms - segment.largest_timestamp() > config.retention_ms
 
     def _drop_segments(self, segments: list[Segment], now_ms: int) -> None:
         """Renames their files at once, and removes them when nobody can be about to read them."""
@@ -582,44 +569,3 @@ class Log:
             self.disk.sync_folder(self.folder)
             self.is_settled = True
         self.delete_due(now_ms)
-
-
-def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
-    """ProtocolError when a control batch of a producer does not end a transaction."""
-    for marker in records(batch, 0, header):
-        read_end_marker(marker)
-
-
-def note_batch(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
-    """Lets the producer state see a batch, and the transaction index a transaction that it aborts."""
-    if header.producer_id >= 0:
-        if header.is_control:
-            note_marker(producers, segment, header, batch)
-        else:
-            producers.append(header)
-
-
-def note_marker(producers: ProducerState, segment: Segment | None, header: BatchHeader, batch: Buffer) -> None:
-    """The end of a transaction. Without a segment, its transaction index knows already."""
-    completed = producers.append_marker(header, batch)
-    if completed is None:
-        return
-    stable = producers.last_stable_offset(completed)
-    if completed.is_aborted and segment is not None:
-        transaction = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-        segment.transactions.append(transaction)
-    producers.complete(completed)
-
-
-def rebuild_producers(log: Log, end_offset: int, now_ms: int) -> None:
-    """Loads the newest snapshot at or below an offset, and replays the batches from there."""
-    producers = log.producers
-    producers.truncate_and_reload(log.start_offset, end_offset, now_ms)
-    start = max(producers.map_end_offset, log.bases[0])
-    for segment, position, header in log.batches(start, end_offset):
-        if header.producer_id >= 0:
-            if header.is_control:
-                note_marker(producers, None, header, segment.file.read(position, header.size))
-            else:
-                producers.append(header)
-    producers.map_end_offset = end_offset

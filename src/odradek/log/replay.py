@@ -1,0 +1,51 @@
+"""What a batch of an idempotent producer tells: to the producer state, and to the transaction index of its segment.
+
+The same for a batch that was just appended and for one that is read again after a start, so that both lead to the same state.
+"""
+
+from collections.abc import Iterable
+
+from odradek.log.disk import Buffer
+from odradek.log.producer_state import ProducerState
+from odradek.log.segment import Segment
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.wire.batch import BatchHeader
+from odradek.wire.control import read_end_marker
+from odradek.wire.records import records
+
+
+def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
+    """ProtocolError when a control batch of a producer does not end a transaction."""
+    for marker in records(batch, 0, header):
+        read_end_marker(marker)
+
+
+def note_batch(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
+    """Lets the producer state see a batch, and the transaction index a transaction that it aborts."""
+    if header.producer_id >= 0:
+        if header.is_control:
+            note_marker(producers, segment, header, batch)
+        else:
+            producers.append(header)
+
+
+def note_marker(producers: ProducerState, segment: Segment | None, header: BatchHeader, batch: Buffer) -> None:
+    """The end of a transaction. Without a segment, its transaction index knows already."""
+    completed = producers.append_marker(header, batch)
+    if completed is None:
+        return
+    stable = producers.last_stable_offset(completed)
+    if completed.is_aborted and segment is not None:
+        transaction = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+        segment.transactions.append(transaction)
+    producers.complete(completed)
+
+
+def replay(producers: ProducerState, batches: Iterable[tuple[Segment, int, BatchHeader]]) -> None:
+    """Lets the producer state see batches again whose transactions the indexes know."""
+    for segment, position, header in batches:
+        if header.producer_id >= 0:
+            if header.is_control:
+                note_marker(producers, None, header, segment.file.read(position, header.size))
+            else:
+                producers.append(header)
