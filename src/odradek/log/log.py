@@ -29,6 +29,7 @@ from odradek.log.retention import expired_segments
 from odradek.log.segment import FileRange, Segment
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.batch import (
+    HEADER_SIZE,
     BatchHeader,
     CorruptBatch,
     InvalidBatch,
@@ -119,7 +120,6 @@ class Log:
         assert segments
         self.disk = disk
         self.folder = folder
-        self.config = config
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.epochs = epochs
@@ -131,12 +131,18 @@ class Log:
         self.damage = damage
         self.flushed_ms = now_ms
         self.jitter = jitter
-        self.roll_ms = config.roll_ms - jitter(config.segment_jitter_ms)
+        self.configure(config)
         self.recovery_point_lowered = recovery_point_lowered
         self.deletions: list[tuple[int, Callable[[], None]]] = []
         self.is_settled = False  # everything in the folder is as a clean stop leaves it
         self.has_rolled = False  # a segment that was closed waits for its sync
         self.has_new_names = True  # so do names in the folder
+
+    def configure(self, config: LogConfig) -> None:
+        """Takes new settings; those of indexes count from the next segment on."""
+        self.config = config
+        self.roll_ms = config.roll_ms - self.jitter(config.segment_jitter_ms)
+        self.producers.expiration_ms = config.producer_id_expiration_ms
 
     @property
     def active(self) -> Segment:
@@ -220,7 +226,7 @@ class Log:
             try:
                 header = read_header(data, position)
             except CorruptBatch:
-                if len(data) - position >= 61:
+                if len(data) - position >= HEADER_SIZE:
                     raise
                 break
             if position + header.size > len(data):
@@ -302,10 +308,10 @@ class Log:
         segment = Segment(self.disk, self.folder, base_offset, self.config, created_ms=now_ms)
         self.segments.append(segment)
         self.bases.append(base_offset)
-        self.roll_ms = self.config.roll_ms - self.jitter(self.config.segment_jitter_ms)
+        self.has_rolled = self.has_new_names = True
+        self.configure(self.config)
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
-        self.has_rolled = self.has_new_names = True
         return segment
 
     # -- reading
