@@ -95,6 +95,7 @@ class Index:
     def keep(self, count: int) -> None:
         """Forgets all but the first entries; the file is cut when the index is next saved."""
         self._data = bytearray(self.data[: count * self.ENTRY.size])
+        self._saved = min(self._saved, len(self._data))
 
     def save(self) -> File:
         """Brings the file up to what is in memory."""
@@ -102,9 +103,7 @@ class Index:
         data = self._data
         if data is None:
             return file
-        if file.size > len(data) or self._saved > len(data):
-            self._saved = min(self._saved, len(data))
-            shrink(file, self._saved)
+        shrink(file, self._saved)
         if self._saved < len(data):
             with memoryview(data) as view:
                 file.append([view[self._saved :]])
