@@ -286,6 +286,7 @@ class Segment:
         self.size = self.file.size
         if position == 0:
             self._first_timestamp = batches[0][1].max_timestamp
+            self._boundaries[self.base_offset] = 0
         boundaries = self._boundaries
         for at, header in batches:
             self._note(position + at, header)
