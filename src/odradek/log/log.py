@@ -82,6 +82,7 @@ class Flush:
         self.offset = offset
         self.closed = closed
         self.files = files
+        self.cuts = log.cuts
         self.new_names = log.has_new_names
 
     def run(self) -> None:
@@ -135,6 +136,7 @@ class Log:
         self.recovery_point_lowered = recovery_point_lowered
         self.deletions: list[tuple[int, Callable[[], None]]] = []
         self.is_settled = False  # everything in the folder is as a clean stop leaves it
+        self.cuts = 0  # how often it was truncated: a flush that began before knows nothing of what came after
         self.has_rolled = False  # a segment that was closed waits for its sync
         self.has_new_names = True  # so do names in the folder
 
@@ -382,7 +384,7 @@ class Log:
 
     def _offset_after(self, last: FileRange) -> int:
         """An offset that no batch of a range reaches, found without reading batches."""
-        bound = last.segment.index.offset_at_or_after(last.position + last.size)
+        bound = last.segment.offset_at_or_after(last.position + last.size)
         if bound is not None:
             return bound + 1
         following = bisect_right(self.bases, last.segment.base_offset)
@@ -412,7 +414,7 @@ class Log:
         self.is_settled = False
         end_offset = self.segments[keep - 1].next_offset(before=offset)
         self._lower_recovery_point(end_offset)
-        self._drop_segments(self.segments[keep:], now_ms)
+        self._drop_segments(self.segments[: keep - 1 : -1], now_ms)  # the last first: whenever it ends, there is no hole
         del self.segments[keep:], self.bases[keep:]
         self.active.truncate_to(offset)
         self._sync_cut()
@@ -427,7 +429,7 @@ class Log:
     def reset_to(self, offset: int, now_ms: int) -> None:
         """Throws everything away and begins anew at an offset."""
         self._lower_recovery_point(offset)
-        self._drop_segments(self.segments, now_ms)
+        self._drop_segments(self.segments[::-1], now_ms)
         self.segments = [Segment(self.disk, self.folder, offset, self.config, created_ms=now_ms)]
         self.bases = [offset]
         self._sync_cut()
@@ -449,6 +451,8 @@ class Log:
         return self.end_offset
 
     def _lower_recovery_point(self, offset: int) -> None:
+        """Before a cut."""
+        self.cuts += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.recovery_point_lowered()
@@ -553,7 +557,8 @@ class Log:
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
         for segment in flush.closed:
             segment.is_synced = True
-        self.recovery_point = max(self.recovery_point, min(flush.offset, self.end_offset))
+        if flush.cuts == self.cuts:
+            self.recovery_point = max(self.recovery_point, flush.offset)
         self.flushed_ms = now_ms
         self.has_rolled = not all(segment.is_synced for segment in self.segments[:-1])
 

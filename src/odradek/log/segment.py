@@ -219,6 +219,14 @@ class Segment:
             offset = header.next_offset
         return offset
 
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The last offset of a batch at or past a position, as far as the index knows one."""
+        try:
+            return self.index.offset_at_or_after(position)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            return self.index.offset_at_or_after(position)
+
     # -- timestamps
 
     def max_timestamp(self) -> tuple[int, int]:
