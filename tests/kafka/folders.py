@@ -12,7 +12,8 @@ from odradek.log.folder import LogFolder
 Topics = Mapping[str, Mapping[str, str]]  # the settings of each topic, under Kafka's names
 
 # Kafka allows no topic to have segments below 1 MB, but for this setting of its own tests.
-SMALL_SEGMENTS = {"internal.segment.bytes": "3000", "index.interval.bytes": "100"}
+SMALL_INDEXES = {"segment.index.bytes": "100000"}  # they are filled with zeros while a segment is written
+SMALL_SEGMENTS = {"internal.segment.bytes": "3000", "index.interval.bytes": "100", **SMALL_INDEXES}
 
 
 def now() -> int:
@@ -26,6 +27,7 @@ def log_config(settings: Mapping[str, str]) -> LogConfig:
         index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
         min_cleanable_dirty_ratio=0.0,
         segment_bytes=int(settings.get("internal.segment.bytes", 2**30)),
+        segment_index_bytes=int(settings.get("segment.index.bytes", 10 * 2**20)),
     )
 
 
