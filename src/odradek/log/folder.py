@@ -29,6 +29,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.loading import open_log
 from odradek.log.log import Log
+from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.log.names import FolderState, TopicPartition, folder_name, parse_folder_name
 
 LOCK = ".lock"
@@ -71,6 +72,7 @@ class LogFolder:
         return f"{self.path}/{name}"
 
     def _load(self, now_ms: int) -> None:
+        self.meta = read_meta_properties(self.disk, self._file(META_PROPERTIES))
         self.clean_broker_epoch = read_clean_shutdown(self.disk, self._file(CLEAN_SHUTDOWN))
         self.was_clean = self.clean_broker_epoch is not None
         recovery_points = self._offsets(RECOVERY_POINTS)
