@@ -29,7 +29,7 @@ from odradek.log.dump.rows import (
     TimeIndexEntry,
     Zeros,
 )
-from odradek.log.dump.values import shown
+from odradek.log.dump.values import control, shown, understood
 from odradek.log.loading import open_log
 from odradek.log.meta_properties import MetaProperties, write_meta_properties
 from odradek.log.names import TopicPartition
@@ -207,16 +207,25 @@ def test_unreadable_file_of_a_folder_does_not_hide_the_others(segment: Path) -> 
     assert sum(isinstance(row, Batch) for row in rows) == 10
 
 
-def test_file_that_vanishes_meanwhile_is_passed_over(segment: Path) -> None:
+def test_what_vanishes_meanwhile_is_passed_over_and_what_is_locked_is_said(segment: Path) -> None:
     (segment.parent / "00000000000000000010.log").symlink_to(segment.parent / "gone")
     rows = list(dump(ReadOnlyDisk(), str(segment.parent)))
     assert [row.file for row in rows if isinstance(row, File)] == [str(segment)]
 
+    for name in ("gone-0", "locked-0"):
+        (segment.parent / name).mkdir()
+
     class Late(ReadOnlyDisk):
         def names(self, folder: str) -> list[tuple[str, int]]:
+            if folder.endswith("gone-0"):
+                raise FileNotFoundError(2, "No such file or directory", folder)
+            if folder.endswith("locked-0"):
+                raise PermissionError(13, "Permission denied", folder)
             return [*super().names(folder), ("00000000000000000010.log", 5)]
 
-    assert [row.file for row in dump(Late(), str(segment.parent)) if isinstance(row, File)] == [str(segment)]
+    rows = list(dump(Late(), f"{segment.parent}/"))
+    assert [row.file for row in rows if isinstance(row, File)] == [str(segment)]
+    assert [row.file for row in rows if isinstance(row, Damage)] == [str(segment.parent / "locked-0")]
 
 
 def test_what_is_no_file_of_a_log_is_refused(tmp_path: Path) -> None:
@@ -408,3 +417,17 @@ def test_other_names_are_no_files_of_a_log(name: str) -> None:
 )
 def test_bytes_are_text_only_where_a_person_can_read_them(data: bytes | None, text: str | Encoded | None) -> None:
     assert shown(data) == text
+
+
+@given(st.none() | st.binary(max_size=80), st.none() | st.binary(max_size=80), st.integers(0, 25), st.integers(0, 5))
+def test_records_that_make_no_sense_are_shown_as_they_are(
+    key: bytes | None, value: bytes | None, kind: int, version: int
+) -> None:
+    meant = (kind.to_bytes(2, "big") + (key or b""), version.to_bytes(2, "big") + (value or b""))
+    framed = bytes([1, kind, version]) + (value or b"")
+    for record in (NewRecord(0, 0, key, value), NewRecord(0, 0, *meant), NewRecord(0, 0, key, framed)):
+        assert control(record)
+        for holds in Holds:
+            shown_key, shown_value, problem = understood(record, holds)
+            if problem:
+                assert (shown_key, shown_value) == (shown(record.key), shown(record.value))

@@ -47,9 +47,19 @@ def dump(disk: Disk, path: str, wanted: Selection = EVERYTHING, holds: Holds | N
     if not files and not folders:
         raise NotOfALog(f"{path} has nothing of a log in it")
     yield from _folder(disk, path, files, wanted, holds)
-    for name in folders:
-        inside = in_order([file for file, size in disk.names(f"{path}/{name}") if size >= 0 and recognise(file)])
-        yield from _folder(disk, f"{path}/{name}", inside, wanted, holds)
+    for folder in [os.path.join(path, name) for name in folders]:
+        try:
+            inside = in_order([name for name, size in disk.names(folder) if size >= 0 and recognise(name)])
+        except FileNotFoundError:
+            continue  # a running node has removed it meanwhile
+        except OSError as error:
+            yield _unreadable(folder, error)
+        else:
+            yield from _folder(disk, folder, inside, wanted, holds)
+
+
+def _unreadable(path: str, error: OSError) -> Damage:
+    return Damage(file=path, position=0, damage=f"cannot be read: {error.strerror}")
 
 
 def _folder(disk: Disk, folder: str, names: list[str], wanted: Selection, holds: Holds | None) -> Iterator[Row]:
@@ -65,9 +75,9 @@ def _folder(disk: Disk, folder: str, names: list[str], wanted: Selection, holds:
         try:
             yield from _file(disk, path, known, wanted, holds)
         except FileNotFoundError:
-            continue  # a running node has removed it meanwhile
+            continue
         except OSError as error:
-            yield Damage(file=path, position=0, damage=f"cannot be read: {error.strerror}")
+            yield _unreadable(path, error)
 
 
 def _file(disk: Disk, path: str, known: Known, wanted: Selection, holds: Holds | None) -> Iterator[Row]:
