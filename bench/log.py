@@ -11,6 +11,7 @@ import cProfile
 import os
 import pstats
 import random
+import resource
 import shutil
 import sys
 import tempfile
@@ -322,6 +323,8 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="where the time goes, instead of figures")
     parser.add_argument("--folder", metavar="PATH", help="where to work; a temporary folder unless told")
     options = parser.parse_args()
+    files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))  # a thousand logs have more files than the usual 1024
     if not options.profile:
         heads = f"{'us each':>12}{'CPU us':>12}{'MB/s':>10}{'each/s':>12}{'s':>9}{'CPU s':>9}  goal"
         sys.stdout.write(f"{'':44}{heads}\n")
