@@ -229,8 +229,12 @@ def open_folder(path: Path, config: LogConfig = CONFIG) -> LogFolder:
 
 def folders(bench: Bench) -> Iterator[Figure]:
     count = bench.size(1000, 200)
-    for label, goal in (("empty", "1 s for 1,000"), ("of one batch", "")):
-        names = (f"create {count} partitions {label}", f"open {count} partitions {label}", f"close {count} partitions {label}")
+    for label, after, goal in (("empty", "", "1 s for 1,000"), ("of one batch", ", one more each", "")):
+        names = (
+            f"create {count} partitions {label}",
+            f"open {count} partitions {label}",
+            f"close {count} partitions {label}{after}",
+        )
         if not any(map(bench.wants, names)):
             continue
         path = bench.folder / "folder"
@@ -254,8 +258,10 @@ def folders(bench: Bench) -> Iterator[Figure]:
                 opened = open_folder(path)
             opened.close(NOW_MS)
 
-        def close(timer: Round, path: Path = path) -> None:
+        def close(timer: Round, path: Path = path, label: str = label) -> None:
             opened = open_folder(path)
+            for log in opened.logs.values() if label != "empty" else ():
+                log.append(batch(1), leader_epoch=0, now_ms=NOW_MS)
             with timer:
                 opened.close(NOW_MS)
 
