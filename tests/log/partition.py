@@ -1,5 +1,6 @@
 """One partition to try things on: short ways to make batches, to start again, and to see all that a log knows."""
 
+import os
 from typing import Any
 
 from odradek.log.config import LogConfig
@@ -41,6 +42,7 @@ def marker(*, commit: bool, producer_id: int = 7, epoch: int = 0, at: int = NOW_
 def opened(disk: Disk, config: LogConfig = SMALL, *, folder: str = FOLDER, clean: bool = False, **known: Any) -> Log:
     """The log in a folder, which is made when there is none."""
     disk.make_folder(folder)
+    disk.sync_folder(os.path.dirname(folder))
     return open_log(disk, folder, config, now_ms=known.pop("now_ms", NOW_MS), clean=clean, **known)
 
 

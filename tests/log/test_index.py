@@ -38,12 +38,11 @@ def test_a_position_is_that_of_the_last_entry_up_to_the_offset(relative: set[int
 
 
 @given(st.sets(st.integers(0, 200)), st.integers(0, 2030))
-def test_an_offset_at_or_after_a_position_is_that_of_the_first_entry_there(relative: set[int], position: int) -> None:
+def test_a_position_at_or_after_another_is_that_of_the_first_entry_there(relative: set[int], position: int) -> None:
     index = offset_index()
     for offset in sorted(relative):
         index.append(BASE + offset, offset * 10)
-    expected = min([BASE + offset for offset in relative if offset * 10 >= position], default=None)
-    assert index.offset_at_or_after(position) == expected
+    assert index.position_at_or_after(position) == min([o * 10 for o in relative if o * 10 >= position], default=None)
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(-1, 51))
@@ -51,7 +50,7 @@ def test_no_timestamp_before_the_offset_of_a_look_up_is_greater(timestamps: list
     index = time_index()
     for number, timestamp in enumerate(timestamps):
         index.append(timestamp, BASE + number)
-    before = index.offset_before(wanted) - BASE
+    before = index.entry_before(wanted)[1] - BASE
     assert all(timestamp <= wanted for timestamp in timestamps[: before + (before > 0)])
 
 

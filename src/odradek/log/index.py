@@ -150,10 +150,10 @@ class OffsetIndex(Index):
                 high = middle
         return low - 1
 
-    def offset_at_or_after(self, position: int) -> int | None:
-        """The last offset of the first batch known at or past a position."""
+    def position_at_or_after(self, position: int) -> int | None:
+        """The position of the first batch known at or past a position."""
         number = self.entry_before(position) + 1
-        return self.base_offset + self.entry(number)[0] if number < len(self) else None
+        return self.entry(number)[1] if number < len(self) else None
 
     def truncate_to(self, offset: int) -> None:
         """Forgets entries of batches at or past an offset."""
@@ -181,10 +181,14 @@ class TimeIndex(Index):
         if timestamp > self.last()[0]:
             self.add(timestamp, offset - self.base_offset)
 
-    def offset_before(self, timestamp: int) -> int:
-        """An offset up to which no record has a greater timestamp than the one asked for."""
+    def entry_before(self, timestamp: int) -> tuple[int, int]:
+        """The last entry up to a timestamp: up to its offset no record has a greater one. -1 and the base offset when there is
+        none."""
         number = self.floor(timestamp)
-        return self.base_offset + (self.entry(number)[1] if number >= 0 else 0)
+        if number < 0:
+            return -1, self.base_offset
+        found, relative = self.entry(number)
+        return found, self.base_offset + relative
 
     def truncate_to(self, offset: int) -> None:
         """Forgets entries of batches at or past an offset."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from odradek.log.config import LogConfig
+from odradek.log.config import INT32_MAX, LogConfig
 from odradek.log.disk import Buffer, Disk, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
@@ -256,17 +256,18 @@ class Log:
     def _accepted(self, data: Buffer, origin: Origin) -> list[tuple[int, BatchHeader]]:
         self._check_writable()
         judge = check_produced if origin is Origin.CLIENT else check
+        size_max = INT32_MAX if origin is Origin.RAFT else self.config.max_message_bytes
         batches = []
-        position = 0
-        while position < len(data):
+        position, end = 0, len(data)
+        while position < end:
             header = read_header(data, position)
             judge(data, position, header)
-            if header.size > self.config.max_message_bytes and origin is not Origin.RAFT:
-                reason = f"a batch of {header.size} bytes, over max.message.bytes={self.config.max_message_bytes}"
-                raise LogError(ErrorCode.MESSAGE_TOO_LARGE, reason)
+            size = header.size
+            if size > size_max:
+                raise LogError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, over max.message.bytes={size_max}")
             batches.append((position, header))
-            position += header.size
-        if not batches or (len(batches) > 1 and origin is Origin.CLIENT):
+            position += size
+        if len(batches) != 1 and (origin is Origin.CLIENT or not batches):
             reason = f"{len(batches)} batches, where one request has exactly one for a partition"
             raise InvalidBatch(reason, "records", 0)
         return batches
@@ -383,10 +384,10 @@ class Log:
         return transactions
 
     def _offset_after(self, last: FileRange) -> int:
-        """An offset that no batch of a range reaches, found without reading batches."""
-        bound = last.segment.offset_at_or_after(last.position + last.size)
+        """An offset that no batch of a range reaches, found without reading all its batches."""
+        bound = last.segment.offset_after(last.position + last.size)
         if bound is not None:
-            return bound + 1
+            return bound
         following = bisect_right(self.bases, last.segment.base_offset)
         return self.bases[following] if following < len(self.bases) else self.end_offset
 
@@ -570,13 +571,13 @@ class Log:
     def close(self, now_ms: int) -> None:
         """Leaves the folder so that the next start need not look at any record."""
         if not self.is_settled:
-            self.flush(now_ms)
             self.producers.take_snapshot()
-            self.producers.sync_snapshot()
             self.active.seal()
-            for file in self.active.save_indexes():
-                file.sync()
-            self.active.transactions.sync()
-            self.disk.sync_folder(self.folder)
+            flush = self.start_flush()
+            flush.files += [*self.active.save_indexes(), self.active.transactions]
+            flush.files += self.producers.snapshot_files()
+            flush.new_names = True
+            flush.run()
+            self.finish_flush(flush, now_ms)
             self.is_settled = True
         self.delete_due(now_ms)

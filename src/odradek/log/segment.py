@@ -9,14 +9,14 @@ Invariants
  3. An index only ever saves work: what it says is checked against the batches, and a wrong one is built again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import Buffer, Disk, File
 from odradek.log.index import RELATIVE_OFFSET_MAX, CorruptIndex, OffsetIndex, TimeIndex
 from odradek.log.names import FileKind, FileState, file_name
 from odradek.log.transaction_index import TransactionIndex
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, check, read_header
+from odradek.wire.batch import HEADER_SIZE, OVERHEAD, BatchHeader, check, read_header
 from odradek.wire.errors import ProtocolError
 
 HEADER_READ_BYTES = 16 * 1024  # one read brings the headers of several small batches
@@ -114,68 +114,67 @@ class Segment:
             header = read_header(chunk, at)
         except ProtocolError as error:
             raise CorruptSegment(error.reason, self.path(FileKind.LOG), position) from error
-        if position + header.size > self.size:
+        if position + header[1] + OVERHEAD > self.size:
             reason = f"a batch of {header.size} bytes is cut off at {self.size}"
             raise CorruptSegment(reason, self.path(FileKind.LOG), position)
-        if not self.base_offset <= header.base_offset <= header.last_offset:
+        if header[0] < self.base_offset or header[6] < 0:  # base offset, last offset delta
             reason = f"offsets {header.base_offset} to {header.last_offset} do not belong here"
             raise CorruptSegment(reason, self.path(FileKind.LOG), position)
         return header
 
     def checked_batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """All batches whole, with their CRC checked and their offsets in order. CorruptSegment at the first bad one."""
-        chunk, chunk_start, next_offset = memoryview(b""), position, self.base_offset
+        chunk, chunk_start, chunk_end = memoryview(b""), position, position
+        next_offset, last_offset_max = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         while position < self.size:
+            if position + HEADER_SIZE > chunk_end:
+                chunk, chunk_start = memoryview(self.file.read(position, SCAN_READ_BYTES)), position
+                chunk_end = chunk_start + len(chunk)
             at = position - chunk_start
-            if at + HEADER_SIZE > len(chunk):
-                chunk, chunk_start, at = memoryview(self.file.read(position, SCAN_READ_BYTES)), position, 0
             header = self._header(chunk, at, position)
-            if at + header.size > len(chunk):
-                chunk, chunk_start, at = (
-                    memoryview(self.file.read(position, max(SCAN_READ_BYTES, header.size))),
-                    position,
-                    0,
-                )
+            size = header.size
+            if position + size > chunk_end:
+                chunk, chunk_start, at = memoryview(self.file.read(position, max(SCAN_READ_BYTES, size))), position, 0
+                chunk_end = chunk_start + len(chunk)
+            batch = chunk[at : at + size]
             try:
-                check(chunk, at, header)
+                check(batch, 0, header)
             except ProtocolError as error:
                 raise CorruptSegment(error.reason, self.path(FileKind.LOG), position) from error
-            if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            if header.base_offset < next_offset or header.last_offset > last_offset_max:
                 reason = f"offset {header.base_offset} where {next_offset} or more was due"
                 raise CorruptSegment(reason, self.path(FileKind.LOG), position)
-            yield position, header, chunk[at : at + header.size]
+            yield position, header, batch
             next_offset = header.next_offset
-            position += header.size
+            position += size
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends at or past an offset, and its position."""
+        start = self._boundaries.get(offset, -1)
+        if start >= 0:
+            return self._first_ending_at(offset, start)
         try:
             start = self._start_before(offset)
-        except CorruptIndex:
-            start = self._rebuild_before(offset)
-        try:
-            return self._first_ending_at(offset, start)
-        except CorruptSegment:
-            if start == 0:
+            return self._first_ending_at(offset, start, indexed=start > 0)
+        except (CorruptIndex, CorruptSegment) as error:
+            if start == 0 and isinstance(error, CorruptSegment):
                 raise
-            return self._first_ending_at(offset, self._rebuild_before(offset))  # the index may have led us astray
+            self.rebuild_indexes()  # it may have led us astray
+            return self._first_ending_at(offset, self._start_before(offset))
 
     def _start_before(self, offset: int) -> int:
-        start = self._boundaries.get(offset, -1)
-        if start < 0:
-            start = self.index.position_before(offset)
-        if start > self.size:
-            raise CorruptIndex(f"{self.index.path} points past the end of its segment")
+        start = self.index.position_before(offset)
+        if not 0 <= start <= self.size:
+            raise CorruptIndex(f"{self.index.path} points to {start}, which is outside of its segment")
         return start
 
-    def _rebuild_before(self, offset: int) -> int:
-        self.rebuild_indexes()
-        return self.index.position_before(offset)
-
-    def _first_ending_at(self, offset: int, start: int) -> tuple[int, BatchHeader] | None:
+    def _first_ending_at(self, offset: int, start: int, *, indexed: bool = False) -> tuple[int, BatchHeader] | None:
         for position, header in self.batches(start):
+            if indexed and header.base_offset > offset:
+                raise CorruptIndex(f"{self.index.path} points past offset {offset}")
             if header.last_offset >= offset:
                 return position, header
+            indexed = False
         return None
 
     def position_of(self, offset: int) -> int:
@@ -214,18 +213,25 @@ class Segment:
         end = self.size if before is None else self.position_of(before)
         number = self.index.entry_before(end)
         start = self.index.entry(number)[1] if number >= 0 else 0
+        if start < 0:
+            raise CorruptIndex(f"{self.index.path} points to {start}")
         offset = self.base_offset
         for _, header in self.batches(start, end):
             offset = header.next_offset
         return offset
 
-    def offset_at_or_after(self, position: int) -> int | None:
-        """The last offset of a batch at or past a position, as far as the index knows one."""
+    def offset_after(self, position: int) -> int | None:
+        """An offset that no batch before a position reaches, as far as the index knows one near it."""
         try:
-            return self.index.offset_at_or_after(position)
-        except CorruptIndex:
+            return self._offset_after(position)
+        except (CorruptIndex, CorruptSegment):
             self.rebuild_indexes()
-            return self.index.offset_at_or_after(position)
+            return self._offset_after(position)
+
+    def _offset_after(self, position: int) -> int | None:
+        found = self.index.position_at_or_after(position)
+        following = None if found is None else next(self.batches(found), None)
+        return None if following is None else following[1].base_offset
 
     # -- timestamps
 
@@ -236,16 +242,26 @@ class Segment:
         return self._max_timestamp
 
     def _read_max_timestamp(self) -> tuple[int, int]:
-        try:
-            timestamp, offset = self.time_index.last()
-        except CorruptIndex:
-            self.rebuild_indexes()
-            timestamp, offset = self.time_index.last()
+        timestamp, offset = self._time_entry(self.time_index.last)
         start = self.locate(offset) if timestamp >= 0 else (0, None)
         for _, header in self.batches(start[0]) if start else ():
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
         return timestamp, offset
+
+    def _time_entry(self, look_up: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+        """What the time index answers, when the batch that it tells of has that timestamp; else, built again, it answers anew."""
+        try:
+            entry = look_up()
+            if entry == (NO_TIMESTAMP, self.base_offset):
+                return entry
+            found = self.locate(entry[1])
+            if found is not None and (found[1].max_timestamp, found[1].last_offset) == entry:
+                return entry
+        except CorruptIndex:
+            pass
+        self.rebuild_indexes()
+        return look_up()
 
     def largest_timestamp(self) -> int:
         """What retention goes by: the greatest timestamp, or, where records have none, when the file was last written."""
@@ -263,12 +279,8 @@ class Segment:
 
     def batches_from_timestamp(self, timestamp: int, offset_min: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches that may hold the first record at or past a timestamp."""
-        try:
-            start = max(self.time_index.offset_before(timestamp), offset_min)
-        except CorruptIndex:
-            self.rebuild_indexes()
-            start = max(self.time_index.offset_before(timestamp), offset_min)
-        found = self.locate(start)
+        _, start = self._time_entry(lambda: self.time_index.entry_before(timestamp))
+        found = self.locate(max(start, offset_min))
         return self.batches(found[0]) if found else iter(())
 
     # -- writing
@@ -299,8 +311,9 @@ class Segment:
         for at, header in batches:
             self._note(position + at, header)
             boundaries[header.next_offset] = position + at + header.size
-        while len(boundaries) > BOUNDARIES_MAX:
-            del boundaries[next(iter(boundaries))]
+        if len(boundaries) > BOUNDARIES_MAX:
+            for offset in list(boundaries)[: len(boundaries) // 2]:
+                del boundaries[offset]
 
     @property
     def is_index_full(self) -> bool:
@@ -311,15 +324,17 @@ class Segment:
 
     def _note(self, position: int, header: BatchHeader) -> None:
         """Keeps the indexes up with a batch."""
-        greatest = self.max_timestamp() if self._max_timestamp is None else self._max_timestamp
-        if header.max_timestamp > greatest[0]:
+        greatest = self._max_timestamp
+        if greatest is None:
+            greatest = self.max_timestamp()
+        if header[8] > greatest[0]:  # its max timestamp
             greatest = self._max_timestamp = (header.max_timestamp, header.last_offset)
         if self._bytes_since_entry > self.interval_bytes:
             self.index.append(header.last_offset, position)
             self.time_index.append(*greatest)
             self._is_index_full = self.index.is_full or self.time_index.is_full
             self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size
+        self._bytes_since_entry += header[1] + OVERHEAD
 
     def rebuild_indexes(self) -> None:
         """Builds offset and time index again from the batches, up to where they can be followed."""
@@ -339,7 +354,7 @@ class Segment:
             sound = False
         if not sound:
             self.rebuild_indexes()
-        self._file = None  # many segments may be looked at, and few be read
+        self.release()  # many segments may be looked at, and few be read
 
     def _ends_are_sound(self) -> bool:
         if len(self.index):
@@ -401,6 +416,10 @@ class Segment:
             self.time_index.append(timestamp, offset)
         self.index.let_go()
         self.time_index.let_go()
+
+    def release(self) -> None:
+        """Lets the file be closed when nobody reads it any more; it is opened again when it is needed."""
+        self._file = None
 
     def save_indexes(self) -> list[File]:
         return [self.index.save(), self.time_index.save()]
