@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -100,7 +101,7 @@ public class Partitions {
         }
     }
 
-    /** Changes settings of a topic. */
+    /** Changes settings of a topic, and waits until the broker has them. */
     public static JsonNode configure(JsonNode request) throws Exception {
         ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, request.get("topic").asText());
         List<AlterConfigOp> changes = new ArrayList<>();
@@ -108,8 +109,16 @@ public class Partitions {
             changes.add(new AlterConfigOp(new ConfigEntry(config.getKey(), config.getValue().asText()), AlterConfigOp.OpType.SET));
         try (Admin admin = Admin.create(Clients.properties(request))) {
             admin.incrementalAlterConfigs(Map.of(topic, changes)).all().get();
+            long deadline = System.currentTimeMillis() + WAIT_MS_MAX;
+            while (!has(admin.describeConfigs(List.of(topic)).all().get().get(topic), changes))
+                if (System.currentTimeMillis() > deadline)
+                    throw new IllegalStateException("the broker does not take " + changes);
         }
         return Oracle.JSON.nullNode();
+    }
+
+    static boolean has(Config config, List<AlterConfigOp> changes) {
+        return changes.stream().allMatch(change -> config.get(change.configEntry().name()).value().equals(change.configEntry().value()));
     }
 
     public static JsonNode topicId(JsonNode request) throws Exception {
