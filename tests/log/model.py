@@ -67,7 +67,7 @@ def committed(batches: list[Batch], stable_offset: int) -> list[tuple[int, int, 
             ends = [other.end for other in batches[number:] if other.end and other.producer_id == batch.producer_id]
             if not ends or ends[0] == "abort":
                 continue
-        seen += batch.records
+        seen += [record for record in batch.records if record[0] < stable_offset]
     return seen
 
 

@@ -409,8 +409,19 @@ class LogMachine(RuleBasedStateMachine):
                 earlier = [position for position, b in enumerate(ended) if b.end]
                 ended_since += [b.base_offset for b in ended[earlier[-1] + 1 if earlier else 0 :] if b.is_transactional][:1]
         unstable = [max(offset, self.start) for offset in ended_since]
-        stable = min([self.high_watermark, *open_since])
-        assert min([stable, *unstable]) <= log.last_stable_offset <= stable
+        # One that began below the start is known to have begun there only while its snapshot lives.
+        known_again = [
+            batch.base_offset
+            for batch in self.batches
+            if batch.is_transactional and batch.base_offset >= max(self._open_since(batch.producer_id), self.start)
+        ]
+        assert min([self.high_watermark, *open_since, *unstable]) <= log.last_stable_offset
+        assert log.last_stable_offset <= min([self.high_watermark, *known_again])
+
+    def _open_since(self, producer_id: int) -> int:
+        """Where the open transaction of a producer began; past everything when it has none."""
+        known = self.producers.get(producer_id)
+        return self.end if known is None or known.open_since < 0 else known.open_since
 
     @invariant()
     def records_agree(self) -> None:

@@ -249,8 +249,12 @@ class RealDisk:
 
     def names(self, folder: str) -> list[tuple[str, int]]:
         self.check()
+        found = []
         with os.scandir(folder) as entries:
-            return sorted((entry.name, -1 if entry.is_dir() else entry.stat().st_size) for entry in entries)
+            for entry in entries:
+                with suppress(FileNotFoundError):  # removed just now, or a link that leads nowhere
+                    found.append((entry.name, -1 if entry.is_dir() else entry.stat().st_size))
+        return sorted(found)
 
     def modified_ms(self, path: str) -> int:
         self.check()

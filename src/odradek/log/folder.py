@@ -94,7 +94,12 @@ class LogFolder:
             else:
                 future = state is FolderState.FUTURE
                 log = self._open(
-                    partition, name, now_ms, recovery_point=recovery_points.get(partition, 0), start=starts.get(partition, 0)
+                    partition,
+                    name,
+                    now_ms,
+                    clean=self.was_clean,
+                    recovery_point=recovery_points.get(partition, 0),
+                    start=starts.get(partition, 0),
                 )
                 (self.futures if future else self.logs)[partition] = log
                 high_watermark = 0 if future else high_watermarks.get(partition, 0)
@@ -107,13 +112,15 @@ class LogFolder:
         except CorruptFile:
             return {}
 
-    def _open(self, partition: TopicPartition, name: str, now_ms: int, *, recovery_point: int, start: int) -> Log:
+    def _open(
+        self, partition: TopicPartition, name: str, now_ms: int, *, clean: bool, recovery_point: int = 0, start: int = 0
+    ) -> Log:
         return open_log(
             self.disk,
             self._file(name),
             self.config_of(partition.topic),
             now_ms=now_ms,
-            clean=self.was_clean,
+            clean=clean,
             recovery_point=recovery_point,
             start_offset=start,
             clean_offset=self.clean_offsets.get(partition, 0),
@@ -128,7 +135,7 @@ class LogFolder:
         self.disk.make_folder(self._file(name))
         write_partition_metadata(self.disk, self._file(f"{name}/{PARTITION_METADATA}"), topic_id)
         self.disk.sync_folder(self.path)
-        log = self.logs[partition] = self._open(partition, name, now_ms, recovery_point=0, start=0)
+        log = self.logs[partition] = self._open(partition, name, now_ms, clean=True)
         return log
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
@@ -141,11 +148,13 @@ class LogFolder:
         self.checkpoint()
 
     def expire(self, now_ms: int) -> None:
-        """Retention, producers that have gone, and files whose time to be removed has come."""
+        """Retention, producers that have gone, files whose time to be removed has come or that nobody has read of late."""
         for log in self.logs.values():
             log.delete_expired(now_ms)
             log.producers.remove_expired(now_ms)
             log.delete_due(now_ms)
+            for segment in log.segments[:-1]:
+                segment.release()
         due = [path for due_ms, path in self.deletions if due_ms <= now_ms]
         self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
         for path in due:

@@ -44,8 +44,11 @@ def open_log(
 ) -> Log:
     """The log in a folder, which may be empty. `clean` says that whoever wrote it last closed it; below `clean_offset` it has
     been compacted, and may have gaps between its segments."""
-    finish_compaction(disk, folder, config)
     files = _files(disk, folder)
+    if any(name.state is not FileState.CURRENT for name in files):
+        finish_compaction(disk, folder, config, files)
+        files = _files(disk, folder)
+    snapshots = [name.offset for name in files if name.kind is FileKind.SNAPSHOT]
     segments = find_segments(disk, folder, config, files, now_ms)
     epochs, epochs_lost = open_epochs(disk, f"{folder}/{EPOCHS_FILE}")
     start_offset = max(start_offset, segments[0].base_offset)
@@ -55,7 +58,7 @@ def open_log(
         config,
         segments,
         epochs,
-        ProducerState(disk, folder, [], expiration_ms=config.producer_id_expiration_ms),
+        ProducerState(disk, folder, snapshots, expiration_ms=config.producer_id_expiration_ms),
         start_offset=start_offset,
         end_offset=start_offset,
         recovery_point=recovery_point,
@@ -77,6 +80,7 @@ def open_log(
         log.reset_to(start_offset, now_ms)
     epochs.truncate_from_end(log.end_offset)
     epochs.truncate_from_start(log.start_offset)
+    log.active.release()
     return log
 
 
@@ -133,15 +137,12 @@ def _files(disk: Disk, folder: str) -> dict[FileName, int]:
     return {name: size for name, size in parsed.items() if name is not None}
 
 
-def finish_compaction(disk: Disk, folder: str, config: LogConfig) -> None:
+def finish_compaction(disk: Disk, folder: str, config: LogConfig, files: dict[FileName, int]) -> None:
     """Finishes or undoes a compaction that was under way, and removes what was about to be removed.
 
     Files named .cleaned were still being written, and so was everything named .swap at or past them. Without them, what is
     named .swap is complete: the segments that it replaces go, and it takes their place.
     """
-    files = _files(disk, folder)
-    if all(name.state is FileState.CURRENT for name in files):
-        return
     incomplete = min((name.offset for name in files if name.state is FileState.CLEANED), default=None)
     for name in list(files):
         invalid_swap = name.state is FileState.SWAP and incomplete is not None and name.offset >= incomplete

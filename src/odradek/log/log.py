@@ -407,6 +407,7 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Cuts off every batch that ends at or past an offset; gives whether there were any."""
         if offset >= self.end_offset:
+            self.epochs.truncate_from_end(offset)  # a leader's that wrote nothing
             return False
         if offset < self.bases[0]:
             self.reset_to(offset, now_ms)

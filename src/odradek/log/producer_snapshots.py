@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable
 
-from odradek.log.disk import Disk, DiskFull, replace_file
+from odradek.log.disk import Disk, DiskFull, File, replace_file
 from odradek.log.names import FileKind, FileState, file_name, parse_file_name
 from odradek.log.producer import CorruptSnapshot, Producer, decode_snapshot, encode_snapshot
 
@@ -61,10 +61,9 @@ class ProducerSnapshots(ABC):
         self.last_snapshot_offset = self.map_end_offset
         return path
 
-    def sync_snapshot(self) -> None:
-        """Makes the newest snapshot durable."""
-        if self.snapshots:
-            self.disk.open(self.snapshot_path(self.snapshots[-1])).sync()
+    def snapshot_files(self) -> list[File]:
+        """The newest snapshot, to be synced by who took it."""
+        return [self.disk.open(self.snapshot_path(offset)) for offset in self.snapshots[-1:]]
 
     def _write(self, path: str, content: bytes) -> None:
         self.disk.remove(path)
@@ -136,7 +135,6 @@ class ProducerSnapshots(ABC):
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
         """Removes those with which no segment begins, but for the newest if it is past all: a clean stop took it."""
-        self.find_snapshots()
         strays = [offset for offset in self.snapshots if offset not in segment_bases]
         if strays and (not segment_bases or strays[-1] >= max(segment_bases)):
             strays.pop()
