@@ -89,6 +89,15 @@ class Turn:
         for number in range(40):
             self.append("segments", count=1 + number % 9, codec=Codec(number % len(Codec)), producer=number % 3 - 1)
         self.append_transactions()
+        if self.number == 1:
+            self.delete_some()
+
+    def delete_some(self) -> None:
+        """Moves the start of a log into its second segment, and lets the first go."""
+        log = self.folder.logs[TopicPartition("segments", 0)]
+        log.move_high_watermark(log.end_offset)
+        log.move_start(log.bases[1] + 1)
+        assert len(log.delete_expired(self.now_ms)) == 1
 
     def append_transactions(self) -> None:
         """Transactions of several producers at once, over several segments; each turn aborts what the one before left open."""
