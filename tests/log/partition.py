@@ -92,7 +92,7 @@ def known(log: Log) -> tuple[object, ...]:
         log.start_offset,
         log.end_offset,
         written(log),
-        [entries for _, _, entries in indexed(log)],
+        [entry for _, _, entries in indexed(log) for entry in entries],
         encode_snapshot(producers._all()),
         [*producers.ongoing.items()],
         [*log.epochs.entries],

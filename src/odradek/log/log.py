@@ -557,9 +557,9 @@ class Log:
         return flush
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
-        for segment in flush.closed:
-            segment.is_synced = True
         if flush.cuts == self.cuts:
+            for segment in flush.closed:
+                segment.is_synced = True
             self.recovery_point = max(self.recovery_point, flush.offset)
         self.flushed_ms = now_ms
         self.has_rolled = not all(segment.is_synced for segment in self.segments[:-1])
