@@ -22,6 +22,7 @@ from typing import Protocol, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
+MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer
 
 
 class DiskFailed(OSError):
@@ -236,8 +237,9 @@ class RealDisk:
         self.check()
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if os.fstat(fd).st_size == 0:
-                return b""
+            size = os.fstat(fd).st_size
+            if size < MAP_BYTES_MIN:
+                return os.read(fd, size)
             return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
         finally:
             os.close(fd)

@@ -115,6 +115,11 @@ class Index:
         self.save()
         self._data = None
 
+    def rest(self) -> None:
+        """Frees the memory if the file has it all."""
+        if self._data is not None and self._saved == len(self._data):
+            self._data = None
+
     def reset(self) -> None:
         """Forgets everything, also on disk: the index is about to be built again."""
         self._data = bytearray()

@@ -100,11 +100,8 @@ class Segment:
         while position < end:
             at = position - chunk_start
             if at + HEADER_SIZE > len(chunk):
-                chunk, chunk_start, at = (
-                    self.file.read(position, min(HEADER_READ_BYTES, self.size - position)),
-                    position,
-                    0,
-                )
+                chunk = self.file.read(position, min(HEADER_READ_BYTES, self.size - position))
+                chunk_start, at = position, 0
             header = self._header(chunk, at, position)
             yield position, header
             position += header.size
@@ -406,6 +403,16 @@ class Segment:
         self._max_timestamp = None
         return removed
 
+    def take_back(self, position: int, offset: int) -> None:
+        """Undoes an append at a position, which was the log's end at that offset. The indexes have not been saved since."""
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
+        self.cut(position)
+        self._boundaries.clear()
+        self._bytes_since_entry = 0
+        self._max_timestamp = None
+
     # -- ends of life
 
     def seal(self) -> None:
@@ -418,8 +425,10 @@ class Segment:
         self.time_index.let_go()
 
     def release(self) -> None:
-        """Lets the file be closed when nobody reads it any more; it is opened again when it is needed."""
+        """Lets the file be closed when nobody reads it any more, and frees the indexes; both come back when they are needed."""
         self._file = None
+        self.index.rest()
+        self.time_index.rest()
 
     def save_indexes(self) -> list[File]:
         return [self.index.save(), self.time_index.save()]
