@@ -11,7 +11,7 @@ start: install
 	@$(BIN)/odradek start
 
 test: install kafka lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist loadfile
 
 install: $(STAMP)
 

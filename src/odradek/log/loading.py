@@ -80,6 +80,7 @@ def open_log(
         log.reset_to(start_offset, now_ms)
     epochs.truncate_from_end(log.end_offset)
     epochs.truncate_from_start(log.start_offset)
+    log.has_rolled = not all(segment.is_synced for segment in log.segments[:-1])
     log.active.release()
     return log
 
