@@ -12,7 +12,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from odradek.log.checkpoint import INT32_MAX, INT64_MAX, CorruptFile, read_number, read_rows, write_rows
-from odradek.log.disk import Disk
+from odradek.log.disk import Disk, DiskFull
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCH = -1
@@ -90,6 +90,12 @@ class LeaderEpochs:
         if end_offset >= 0 and len(kept) < len(self.entries):
             self._write(kept)
 
+    def take_back(self, end_offset: int) -> None:
+        """Forgets what was assigned for an append that failed. Where there is no room to say so, the next start cuts the file."""
+        kept = [entry for entry in self.entries if entry.start_offset < end_offset]
+        if len(kept) < len(self.entries):
+            self._write_if_room(kept)
+
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins here now: the epoch in which it does begins here too, those before it are gone."""
         following = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
@@ -97,7 +103,7 @@ class LeaderEpochs:
             first = EpochStart(self.entries[following - 1].epoch, start_offset)
             kept = [first, *self.entries[following:]]
             if kept != self.entries:
-                self._write(kept)
+                self._write_if_room(kept)  # a full disk must not keep records from being deleted; a start cuts the file too
 
     def clear(self) -> None:
         if self.entries:
@@ -106,6 +112,12 @@ class LeaderEpochs:
     def _write(self, entries: list[EpochStart]) -> None:
         write_rows(self.disk, self.path, [f"{epoch} {start}" for epoch, start in entries])
         self._set(entries)
+
+    def _write_if_room(self, entries: list[EpochStart]) -> None:
+        try:
+            self._write(entries)
+        except DiskFull:
+            self._set(entries)
 
     def _set(self, entries: list[EpochStart]) -> None:
         self.entries = entries

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from odradek.log.config import INT32_MAX, LogConfig
-from odradek.log.disk import Buffer, Disk, File
+from odradek.log.disk import Buffer, Disk, DiskFull, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
 from odradek.log.index import RELATIVE_OFFSET_MAX
@@ -283,19 +283,35 @@ class Log:
         timestamp = last.max_timestamp if len(batches) == 1 else max([header.max_timestamp for _, header in batches])
         if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.roll_ms):
             segment = self.roll(now_ms, last.last_offset)
-        for _, header in batches:
-            if header.leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
+        position = segment.size
         segment.append(data, batches)
-        self.end_offset = last.next_offset
+        try:
+            self._note(data, batches, segment)
+        except DiskFull:
+            self._take_back(segment, position, now_ms)
+            raise
+
+    def _note(self, data: Buffer, batches: list[tuple[int, BatchHeader]], segment: Segment) -> None:
+        """Lets epochs and producers know of batches that were written."""
         producers = self.producers
         for at, header in batches:
+            if header.leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 if header.is_control:
                     note_marker(producers, segment, header, memoryview(data)[at : at + header.size])
                 else:
                     producers.append(header)
-        producers.map_end_offset = self.end_offset
+        self.end_offset = producers.map_end_offset = batches[-1][1].next_offset
+
+    def _take_back(self, segment: Segment, position: int, now_ms: int) -> None:
+        """Undoes a write of which not all could be noted, for want of room. Needs none itself."""
+        end_offset = self.end_offset
+        segment.take_back(position, end_offset)
+        self.epochs.take_back(end_offset)
+        self.producers.map_end_offset = -1  # it knows too much
+        self.reload_producers(end_offset, now_ms)
+        self.producers.on_high_watermark(self.high_watermark)
 
     def roll(self, now_ms: int, last_offset: int = 0) -> Segment:
         """Closes the active segment and begins a new one, which can take batches up to an offset.
@@ -484,7 +500,10 @@ class Log:
         if not expired:
             return []
         if len(expired) == len(self.segments):
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except DiskFull:
+                expired.pop()  # the others make room
         kept = self.segments[len(expired) :]
         self.move_start(kept[0].base_offset)
         self._drop_segments(expired, now_ms)
