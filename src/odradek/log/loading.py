@@ -13,6 +13,7 @@ Invariants
 
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
@@ -74,7 +75,7 @@ def open_log(
         log.reload_producers(log.end_offset, now_ms)
     else:
         recover(log, unsound, clean_offset, now_ms)
-    if epochs_lost:
+    if epochs_lost and log.end_offset > log.start_offset:
         rebuild_epochs(log)
     if log.end_offset < start_offset:  # the files with it are gone: nothing that is left may be shown
         log.reset_to(start_offset, now_ms)
@@ -101,18 +102,22 @@ def find_segments(disk: Disk, folder: str, config: LogConfig, files: dict[FileNa
 
 
 def open_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs, and whether their file was damaged and they have to be read from the batches again."""
+    """The leader epochs, and whether their file was lost or damaged and they have to be read from the batches again."""
     try:
-        return LeaderEpochs(disk, path), False
+        epochs = LeaderEpochs(disk, path)
+        return epochs, not epochs.entries
     except CorruptFile:
         disk.remove(path)
         return LeaderEpochs(disk, path), True
 
 
 def rebuild_epochs(log: Log) -> None:
-    for _, _, header in log.batches(log.start_offset):
-        if header.leader_epoch > log.epochs.latest_epoch:
-            log.epochs.assign(header.leader_epoch, header.base_offset)
+    """Reads them from the batches, up to where they can be read."""
+    log.epochs.clear()
+    with suppress(ProtocolError):
+        for _, _, header in log.batches(log.start_offset):
+            if header.leader_epoch > log.epochs.latest_epoch:
+                log.epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int | None:

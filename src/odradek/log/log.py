@@ -487,9 +487,10 @@ class Log:
 
     def reload_producers(self, end_offset: int, now_ms: int) -> None:
         """What is known of producers at an offset: the newest snapshot up to it, and the batches from there."""
-        producers = self.producers
+        producers, is_known = self.producers, self.producers.map_end_offset == end_offset
         producers.truncate_and_reload(self.start_offset, end_offset, now_ms)
-        replay(producers, self.batches(max(producers.map_end_offset, self.bases[0]), end_offset))
+        from_offset = producers.map_end_offset if is_known or producers.snapshots else 0  # also below the start: it may be open
+        replay(producers, self.batches(max(from_offset, self.bases[0]), end_offset))
         producers.map_end_offset = end_offset
 
     # -- deleting
@@ -576,7 +577,7 @@ class Log:
         return flush
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
-        if flush.cuts == self.cuts:
+        if flush.cuts == self.cuts and self.damage is None:
             for segment in flush.closed:
                 segment.is_synced = True
             self.recovery_point = max(self.recovery_point, flush.offset)
@@ -589,8 +590,8 @@ class Log:
         self.finish_flush(flush, now_ms)
 
     def close(self, now_ms: int) -> None:
-        """Leaves the folder so that the next start need not look at any record."""
-        if not self.is_settled:
+        """Leaves the folder so that the next start need not look at any record; with damage, so that it finds it again."""
+        if not self.is_settled and self.damage is None:
             self.producers.take_snapshot()
             self.active.seal()
             flush = self.start_flush()

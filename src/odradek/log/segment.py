@@ -114,7 +114,7 @@ class Segment:
         if position + header[1] + OVERHEAD > self.size:
             reason = f"a batch of {header.size} bytes is cut off at {self.size}"
             raise CorruptSegment(reason, self.path(FileKind.LOG), position)
-        if header[0] < self.base_offset or header[6] < 0:  # base offset, last offset delta
+        if not 0 <= header[6] <= self.base_offset + RELATIVE_OFFSET_MAX - header[0] <= RELATIVE_OFFSET_MAX:
             reason = f"offsets {header.base_offset} to {header.last_offset} do not belong here"
             raise CorruptSegment(reason, self.path(FileKind.LOG), position)
         return header

@@ -86,11 +86,13 @@ class TransactionIndex:
         if len(data) % ENTRY.size:
             raise CorruptIndex(f"{self.path} has {len(data)} bytes, which are no whole entries of {ENTRY.size}")
         before = self.base_offset - 1
-        for version, _, first_offset, last_offset, _ in ENTRY.iter_unpack(data):
+        for version, _, first_offset, last_offset, stable_offset in ENTRY.iter_unpack(data):
             if version != VERSION:
                 raise CorruptIndex(f"{self.path} has an entry of version {version}, where only {VERSION} is known")
             if last_offset <= before or not 0 <= first_offset <= last_offset:
                 raise CorruptIndex(f"{self.path} has a transaction from {first_offset} to {last_offset} after {before}")
+            if not 0 <= stable_offset <= last_offset + 1:
+                raise CorruptIndex(f"{self.path} has {stable_offset} for stable after a transaction that ends at {last_offset}")
             before = last_offset
 
     def truncate_to(self, offset: int) -> None:
