@@ -9,6 +9,7 @@ Invariants
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 from odradek.log.checkpoint import (
@@ -26,7 +27,7 @@ from odradek.log.checkpoint import (
     write_partition_metadata,
 )
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk
+from odradek.log.disk import Disk, DiskFull
 from odradek.log.loading import open_log
 from odradek.log.log import Log
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
@@ -92,18 +93,20 @@ class LogFolder:
             elif state is FolderState.STRAY:
                 self.strays.append(name)
             else:
-                future = state is FolderState.FUTURE
+                future = state is FolderState.FUTURE  # of which the checkpoints do not tell
                 log = self._open(
                     partition,
                     name,
                     now_ms,
                     clean=self.was_clean,
-                    recovery_point=recovery_points.get(partition, 0),
-                    start=starts.get(partition, 0),
+                    recovery_point=0 if future else recovery_points.get(partition, 0),
+                    start=0 if future else starts.get(partition, 0),
                 )
                 (self.futures if future else self.logs)[partition] = log
                 high_watermark = 0 if future else high_watermarks.get(partition, 0)
                 log.move_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
+        if {*recovery_points, *starts, *high_watermarks, *self.clean_offsets} - self.logs.keys():
+            self._forget_deleted()
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; one that is damaged tells nothing, and nothing is lost by it but time."""
@@ -125,8 +128,22 @@ class LogFolder:
             start_offset=start,
             clean_offset=self.clean_offsets.get(partition, 0),
             jitter=self.jitter,
-            recovery_point_lowered=self.checkpoint_recovery_points,
+            recovery_point_lowered=lambda: self._lowered(partition),
         )
+
+    def _lowered(self, partition: TopicPartition) -> None:
+        """A log is about to be cut below what was synced, and perhaps below what was compacted."""
+        self.checkpoint_recovery_points()
+        log = self.logs.get(partition)
+        if log is not None and self.clean_offsets.get(partition, 0) > log.recovery_point:
+            self.note_compacted(partition, log.recovery_point)
+
+    def _forget_deleted(self) -> None:
+        """Nothing of a deleted log may be believed of the next one that has its name."""
+        self.clean_offsets = {partition: clean for partition, clean in self.clean_offsets.items() if partition in self.logs}
+        with suppress(DiskFull):
+            write_offsets(self.disk, self._file(CLEANER_OFFSETS), self.clean_offsets)
+            self.checkpoint()
 
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
         """A new, empty log. Its folder and the topic's id are durable before anything can be appended."""
@@ -145,7 +162,7 @@ class LogFolder:
         self.disk.rename(log.folder, self._file(name))
         self.disk.sync_folder(self.path)
         self.deletions.append((now_ms + log.config.file_delete_delay_ms, self._file(name)))
-        self.checkpoint()
+        self._forget_deleted()
 
     def expire(self, now_ms: int) -> None:
         """Retention, producers that have gone, files whose time to be removed has come or that nobody has read of late."""
@@ -174,7 +191,6 @@ class LogFolder:
 
     def note_compacted(self, partition: TopicPartition, offset: int) -> None:
         """A log has been compacted up to an offset."""
-        self.clean_offsets = {known: clean for known, clean in self.clean_offsets.items() if known in self.logs}
         self.clean_offsets[partition] = offset
         write_offsets(self.disk, self._file(CLEANER_OFFSETS), self.clean_offsets)
 
