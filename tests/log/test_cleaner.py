@@ -183,6 +183,8 @@ def test_the_offset_is_on_disk_only_after_the_segments_are() -> None:
     swapped = order.index(("rename", f"{0:020}.log"))
     assert order.index(("sync_folder", "orders-0"), swapped) < order.index(("rename", CLEANER_OFFSETS))
     assert order[0][1].startswith("recovery-point")
+    complete = order.index(("rename", f"{0:020}.timeindex.swap"))
+    assert complete < order.index(("sync_folder", "orders-0")) < order.index(("rename", f"{0:020}.log.deleted"))
     assert read_offsets(disk.crash("strict"), f"/disk/data/{CLEANER_OFFSETS}") == {PARTITION: 4}
 
 

@@ -15,6 +15,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.log import Log, Origin
 from odradek.log.lookup import offset_for_timestamp
 from odradek.log.names import TopicPartition
+from odradek.wire.batch import headers, set_offset_and_epoch
 from tests.log.disk import SimDisk
 from tests.log.model import check_indexes
 from tests.log.partition import NOW_MS, add, batch, end, fill, known, marker, new_log, opened, produced, sent, sim, written
@@ -119,11 +120,21 @@ def tell(log: Log, number: int) -> None:
         lambda: add(log, marker(commit=False, epoch=number - 2), origin=Origin.COORDINATOR, epoch=number // 6),
         lambda: log.append_as_follower(sent(log.end_offset + 3, 2, epoch=number // 6), now_ms=NOW_MS),
         lambda: log.append_as_follower(sent(log.end_offset, epoch=number) + sent(log.end_offset + 1, epoch=number + 1), now_ms=1),
+        lambda: log.append_as_follower(aborted(log.end_offset, number) + sent(log.end_offset + 2, epoch=number + 2), now_ms=1),
     ]
     steps[number % len(steps)]()
 
 
-STEPS = 18
+def aborted(offset: int, epoch: int) -> bytes:
+    """A transaction of one record and its end, as a leader sends them."""
+    data = produced(0, producer_id=8, epoch=epoch, transactional=True) + marker(commit=False, producer_id=8, epoch=epoch)
+    for position, header in [*headers(data)]:
+        set_offset_and_epoch(data, position, offset + (position > 0), epoch)
+        assert header.producer_id == 8
+    return bytes(data)
+
+
+STEPS = 21
 
 
 def test_a_full_disk_refuses_each_append_of_a_story_and_nothing_has_changed() -> None:
@@ -181,6 +192,18 @@ def test_on_a_full_disk_reading_expiring_and_deleting_go_on() -> None:
     log.delete_due(NOW_MS)
     assert disk.room > 0
     assert end(log, commit=True).first_offset == 9
+
+
+def test_when_all_of_a_log_expires_on_a_full_disk_most_of_it_goes_and_the_rest_when_there_is_room() -> None:
+    log = new_log(segment_bytes=300, index_interval_bytes=0, retention_ms=1, file_delete_delay_ms=0)
+    fill(log, 9)
+    log.move_high_watermark(9)
+    segments = len(log.segments)
+    sim(log).room = 0
+    assert len(log.delete_expired(NOW_MS + 9999)) == segments - 1
+    log.delete_due(NOW_MS + 9999)
+    log.delete_expired(NOW_MS + 9999)
+    assert (log.start_offset, log.end_offset, log.size) == (9, 9, 0)
 
 
 # -- a real disk

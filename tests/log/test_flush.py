@@ -214,8 +214,10 @@ def test_a_flush_moves_the_recovery_point_never_back() -> None:
 
 def test_a_closed_log_is_durable_as_a_whole_and_needs_no_look_at_its_records() -> None:
     log = new_log(segment_bytes=3 * SIZE)
-    for number in range(8):
+    for number in range(7):
         add(log, produced(number))
+    log.flush(NOW_MS)
+    add(log, produced(7))
     log.close(NOW_MS)
     disk = sim(log).crash("strict")
     again = opened(disk, log.config, clean=True)

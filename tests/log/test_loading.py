@@ -11,7 +11,7 @@ from odradek.log.errors import LogError
 from odradek.log.log import Appended, Log
 from odradek.log.names import FileKind, FileState, file_name
 from odradek.wire.errors import ErrorCode
-from tests.log.disk import SimDisk
+from tests.log.disk import Manner, PowerLost, SimDisk
 from tests.log.model import batches_of, check_indexes
 from tests.log.partition import FOLDER, NOW_MS, add, batch, end, files, fill, known, new_log, opened, produced, sent, sim, written
 
@@ -121,7 +121,11 @@ def test_segments_behind_a_bad_batch_go_with_their_files_and_do_not_come_back() 
     again = opened(disk, log.config)
     assert (again.end_offset, again.bases) == (4, [0, 3])
     assert not [name for name in files(again) if name.startswith("00000000000000000006")]
-    assert opened(disk.crash("strict"), log.config).bases == [0, 3]
+    for _ in range(2):
+        add(again, batch(value=b"others now"))
+    again.flush(NOW_MS)
+    later = opened(disk.crash("strict"), log.config, recovery_point=again.recovery_point)
+    assert (later.end_offset, later.bases) == (6, [0, 3])
 
 
 def test_a_lost_segment_takes_those_behind_it_along() -> None:
@@ -251,7 +255,9 @@ def test_damage_is_found_again_at_every_start_until_it_is_repaired(flush: bool) 
         assert again.damage.offset == 1
         if flush:
             again.flush(NOW_MS)
+        steps = len(sim(again).steps)
         again.close(NOW_MS)
+        assert len(sim(again).steps) == steps  # it is left as it was found
         again = opened(sim(again).crash("kept"), log.config, recovery_point=again.recovery_point)
 
 
@@ -356,7 +362,7 @@ def test_a_transaction_that_began_below_the_start_is_still_open_without_a_snapsh
 # -- a compaction that was interrupted
 
 
-def interrupted(*states: tuple[int, FileState]) -> Log:
+def interrupted(*states: tuple[int, FileState], opens: bool = True) -> Log:
     """Segments at 0, 3 and 6, and the files that a compaction of the first two had made when it was stopped."""
     log = new_log(segment_bytes=3 * len(batch()))
     for _ in range(9):
@@ -368,6 +374,9 @@ def interrupted(*states: tuple[int, FileState]) -> Log:
         disk = overwritten(disk, path(base, LOG, state), content)
         for kind in (FileKind.INDEX, FileKind.TIME_INDEX):
             disk = overwritten(disk, path(base, kind, state), b"")
+    if not opens:
+        log.disk = disk
+        return log
     return opened(disk, log.config, recovery_point=9, clean_offset=9)
 
 
@@ -387,9 +396,54 @@ def test_swapped_files_take_the_place_of_the_old_segments() -> None:
     check_indexes(log)
 
 
+def test_one_that_stands_for_several_takes_the_place_of_all() -> None:
+    log = new_log(segment_bytes=3 * len(batch()))
+    for _ in range(9):
+        add(log, batch())
+    log.flush(NOW_MS)
+    disk = overwritten(sim(log).crash("kept"), path(0, LOG, FileState.SWAP), sent(1) + sent(5))
+    again = opened(disk, log.config, recovery_point=9, clean_offset=9)
+    assert bases_of(again) == [1, 5, 6, 7, 8]
+    assert again.bases == [0, 6]
+
+
 def test_what_is_swapped_past_a_cleaned_file_is_not_complete() -> None:
     assert bases_of(interrupted((0, FileState.SWAP), (3, FileState.CLEANED))) == [2, 3, 4, 5, 6, 7, 8]
     assert bases_of(interrupted((0, FileState.CLEANED), (3, FileState.SWAP))) == [*range(9)]
+
+
+@pytest.mark.parametrize("manner", ["strict", "kept", "mixed"])
+def test_when_the_power_goes_while_it_is_finished_it_is_finished_next_time(manner: Manner) -> None:
+    found = interrupted((0, FileState.SWAP), (3, FileState.SWAP), opens=False)
+    for step in range(100):
+        disk = sim(found).crash("kept")
+        disk.stop_at(step)
+        try:
+            opened(disk, found.config, recovery_point=9, clean_offset=9)
+            break
+        except PowerLost:
+            log = opened(disk.crash(manner, seed=step), found.config, recovery_point=9, clean_offset=9)
+            assert bases_of(log) == [2, 5, 6, 7, 8], f"step {step}, {disk.steps[-1]}"
+            check_indexes(log)
+    assert step > 8
+
+
+@pytest.mark.parametrize("manner", ["strict", "kept", "mixed"])
+def test_when_the_power_goes_while_a_tail_is_cut_it_is_cut_next_time(manner: Manner) -> None:
+    log = rich_log()
+    expected = known(log)
+    damaged = sim(log).crash("kept")
+    damaged.open(path(log.bases[-1])).append([b"garbage" * 20])
+    step = 0
+    for step in range(1000):
+        disk = damaged.crash("kept")
+        disk.stop_at(step)
+        try:
+            opened(disk, log.config)
+            break
+        except PowerLost:
+            assert known(opened(disk.crash(manner, seed=step), log.config)) == expected, f"step {step}, {disk.steps[-1]}"
+    assert step > 20
 
 
 def test_deleted_files_are_removed() -> None:

@@ -169,7 +169,7 @@ def _replace_swapped(disk: Disk, folder: str, config: LogConfig, files: dict[Fil
         if swapped.kind is not FileKind.LOG:
             continue
         segment = Segment(disk, folder, swapped.offset, config, size=size, state=FileState.SWAP)
-        end = max(segment.next_offset(), swapped.offset + 1)
+        end = max([header.next_offset for _, header in segment.batches()], default=swapped.offset + 1)  # its index may be gone
         for name in list(files):
             if name.state is FileState.CURRENT and swapped.offset <= name.offset < end:
                 disk.remove(f"{folder}/{file_name(*name)}")
