@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from odradek.log.checkpoint import CLEANER_OFFSETS, read_offsets
-from odradek.log.compaction import compact
+from odradek.log.compaction import Outcome, compact
 from odradek.log.log import Origin
 from odradek.log.names import TopicPartition
 from tests.log.compacting import HOUR_MS, PARTITION, Compacted
@@ -198,7 +198,7 @@ def test_a_restart_goes_on_from_the_offset() -> None:
     assert of.cleaner.range_of(PARTITION, of.now_ms)[:2] == (4, 6)
 
 
-def started(of: Compacted) -> tuple[TopicPartition, object]:
+def started(of: Compacted) -> tuple[TopicPartition, Outcome]:
     """A compaction whose result is ready, and not taken yet."""
     for _ in range(3):
         write(of, 2)
@@ -209,9 +209,9 @@ def started(of: Compacted) -> tuple[TopicPartition, object]:
     return chosen[0], compact(of.disk, chosen[1])
 
 
-def check_thrown_away(of: Compacted, partition: TopicPartition, outcome: object) -> None:
+def check_thrown_away(of: Compacted, partition: TopicPartition, outcome: Outcome) -> None:
     before = of.rows()
-    assert not of.cleaner.finish(partition, outcome, of.now_ms)  # type: ignore[arg-type]
+    assert not of.cleaner.finish(partition, outcome, of.now_ms)
     assert of.rows() == before
     assert PARTITION not in of.folder.clean_offsets
     assert not of.cleaner.running
@@ -236,8 +236,9 @@ def test_and_when_it_was_truncated_and_has_grown_again() -> None:
 
 
 def test_and_when_segments_expired_meanwhile() -> None:
-    of = Compacted(cleanup_policy=frozenset({"compact", "delete"}))
+    of = Compacted(cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=2 * SIZE)
     partition, outcome = started(of)
+    assert len(outcome.groups) == 3
     of.log.move_start(2)
     assert of.log.delete_expired(of.now_ms)
     check_thrown_away(of, partition, outcome)
@@ -258,7 +259,7 @@ def test_appends_and_rolls_meanwhile_do_not_matter() -> None:
     write(of, 2)
     of.log.roll(of.now_ms)
     write(of, 1)
-    assert of.cleaner.finish(partition, outcome, of.now_ms)  # type: ignore[arg-type]
+    assert of.cleaner.finish(partition, outcome, of.now_ms)
     assert [offset for offset, _, _ in of.rows()] == [5, 6, 7, 8]
 
 

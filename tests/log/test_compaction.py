@@ -16,7 +16,7 @@ from odradek.log.log import Appended, Origin
 from odradek.wire.batch import _write_crc
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
-from odradek.wire.records import Record, build
+from odradek.wire.records import Record, build, payload, scan
 from tests.log.compacting import HOUR_MS, Compacted
 from tests.log.model import check_indexes, consumed
 from tests.log.partition import add, marker, produced
@@ -175,6 +175,8 @@ def test_a_batch_of_the_leader_s_time_keeps_it() -> None:
     assert header.is_log_append_time
     assert (header.max_timestamp, [record.offset for record in found]) == (of.now_ms + 77, [0, 2])
     assert {record.timestamp for record in found} == {of.now_ms + 77}
+    data = payload(of.log.segments[0].file.read(0, header.size), 0, header)
+    assert {header.base_timestamp + span[3] for span in scan(data, header)} == {of.now_ms + 77}  # as Kafka writes them
     of.pass_time(2 * HOUR_MS)
     of.write((b"z", b"0"))
     of.compact()
@@ -267,6 +269,35 @@ def test_interleaved_transactions_are_told_apart() -> None:
     end(of, commit=True, producer_id=7)
     of.compact()
     assert of.rows() == [(6, b"key 7", b"value 2"), (8, b"key 9", b"value 2")]
+
+
+def test_a_transaction_that_was_aborted_before_says_nothing_of_the_next_one_of_its_producer() -> None:
+    of = Compacted()
+    of.write((b"a", b"0"))
+    begin(of, b"b", b"aborted")
+    end(of, commit=False)
+    of.compact()
+    begin(of, b"a", b"1", 1)
+    end(of, commit=True)
+    of.compact()
+    assert of.rows() == [(3, b"a", b"1")]
+
+
+def test_the_marker_of_an_aborted_transaction_whose_records_have_expired_goes_in_time() -> None:
+    of = Compacted()
+    begin(of, b"a", b"aborted")
+    of.log.roll(of.now_ms)
+    end(of, commit=False)
+    of.write((b"b", b"0"), producer_id=7, producer_epoch=0, base_sequence=1)
+    of.settle()
+    of.log.move_start(1)
+    of.log.delete_expired(of.now_ms)
+    of.compact()
+    assert of.markers() == [1]
+    of.pass_time(HOUR_MS)
+    of.write((b"c", b"0"))
+    of.compact()
+    assert of.markers() == []
 
 
 def test_an_open_transaction_is_not_touched() -> None:
@@ -435,6 +466,16 @@ def test_with_little_memory_many_rounds_come_to_what_one_does() -> None:
         assert ends[-1] > ends[-2]
     assert len(ends) > 3
     assert parts.rows() == whole.rows()
+
+
+def test_what_was_not_looked_at_for_want_of_memory_stays_as_it_is() -> None:
+    of = Compacted(memory_bytes=200)
+    of.write((b"a", b"0"), (b"b", b"0"))
+    of.write((b"a", b"1"), (None, b"no key"))
+    assert of.compact().end_offset == 2
+    assert [offset for offset, _, _ in of.rows()] == [0, 1, 2, 3]
+    assert of.compact().end_offset == 4
+    assert [offset for offset, _, _ in of.rows()] == [1, 2]
 
 
 def test_every_byte_read_or_written_is_told_to_the_throttle() -> None:
