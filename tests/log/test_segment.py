@@ -256,11 +256,13 @@ def test_the_first_record_at_or_past_a_timestamp_is_found_inside_of_its_batch() 
 def test_nothing_below_the_start_is_found_by_time() -> None:
     log = new_log()
     fill(log, 12)
-    log.move_high_watermark(12)
-    log.move_start(9)
-    found = offset_for_timestamp(log, NOW_MS)
-    assert found is not None
-    assert found.offset == 9
+    add(log, batch(5, at=NOW_MS + 50))
+    log.move_high_watermark(17)
+    for start in (9, 14):  # also inside of a batch
+        log.move_start(start)
+        found = offset_for_timestamp(log, NOW_MS)
+        assert found is not None
+        assert found.offset == start
 
 
 def test_the_first_of_several_records_with_the_greatest_timestamp_is_found() -> None:
