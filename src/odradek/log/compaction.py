@@ -18,6 +18,7 @@ Invariants
  3. A batch that cannot be decoded, though its CRC is right, is copied as it is.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -118,22 +119,36 @@ class Transactions:
 class KeyMap:
     """The last offset of each key in what is dirty, as far as the memory goes."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, dirty_offset: int, memory_bytes: int) -> None:
         self.offsets: dict[bytes, int] = {}
-        self.latest_offset = -1
+        self.dirty_offset = dirty_offset
+        self.latest_offset = dirty_offset - 1
         self.memory_left = memory_bytes
+        self.undecodable: set[int] = set()  # base offsets of batches whose keys are not known
+        self._live: list[int] | None = None
 
-    def add(self, batch: memoryview, header: BatchHeader, from_offset: int) -> bool:
-        """Notes the keys of a batch; False when there is no room for all of them."""
+    def add(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Notes the keys of a batch; False when the memory is used up. What cannot be decoded to its end has no keys."""
         data = bytes(payload(batch, 0, header))
-        offsets, base_offset = self.offsets, header.base_offset
-        before, key_bytes = len(offsets), 0
-        for _, _, delta, _, key_start, key_end, _, _ in scan(data, header):
-            if key_end >= 0 and base_offset + delta >= from_offset:
-                offsets[data[key_start:key_end]] = base_offset + delta
-                key_bytes += key_end - key_start
-        self.memory_left -= (len(offsets) - before) * KEY_OVERHEAD_BYTES + key_bytes * (len(offsets) > before)
+        base_offset = header.base_offset
+        found = [(data[span[4] : span[5]], base_offset + span[2]) for span in scan(data, header) if span[5] >= 0]
+        if base_offset < self.dirty_offset:
+            found = [(key, offset) for key, offset in found if offset >= self.dirty_offset]
+        before = len(self.offsets)
+        self.offsets.update(found)
+        new = len(self.offsets) - before
+        self.memory_left -= new * KEY_OVERHEAD_BYTES + (sum([len(key) for key, _ in found]) if new else 0)
         return self.memory_left > 0
+
+    def is_dead(self, header: BatchHeader) -> bool:
+        """Whether later records have replaced every record of a batch, as far as that can be said without decoding it."""
+        if self._live is None:
+            self._live = sorted(self.offsets.values())
+        if not self.dirty_offset <= header.base_offset <= header.last_offset <= self.latest_offset:
+            return False
+        following = bisect_left(self._live, header.base_offset)
+        has_live = following < len(self._live) and self._live[following] <= header.last_offset
+        return not has_live and header.base_offset not in self.undecodable
 
 
 def compact(disk: Disk, job: Job, throttle: Throttle = lambda _: None) -> Outcome:
@@ -151,8 +166,7 @@ def compact(disk: Disk, job: Job, throttle: Throttle = lambda _: None) -> Outcom
 
 def map_keys(job: Job, segments: list[Segment], throttle: Throttle) -> KeyMap:
     """The first pass."""
-    keys = KeyMap(job.memory_bytes)
-    keys.latest_offset = job.dirty_offset - 1
+    keys = KeyMap(job.dirty_offset, job.memory_bytes)
     transactions = Transactions(job.aborted, job.dirty_offset)
     for number, segment in enumerate(segments):
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else job.end_offset
@@ -164,11 +178,11 @@ def map_keys(job: Job, segments: list[Segment], throttle: Throttle) -> KeyMap:
                 transactions.is_needless(header, batch)
             elif not transactions.is_aborted(header):
                 try:
-                    if not keys.add(batch, header, job.dirty_offset):
+                    if not keys.add(batch, header):
                         keys.latest_offset = max(keys.latest_offset, header.last_offset)
                         return keys
                 except ProtocolError:
-                    pass  # kept as it is, whatever it holds
+                    keys.undecodable.add(header.base_offset)  # kept as it is, whatever it holds
             keys.latest_offset = max(keys.latest_offset, header.last_offset)
         keys.latest_offset = max(keys.latest_offset, next_base - 1)
     return keys
@@ -259,7 +273,7 @@ class Copy:
             if header.record_count and header.base_timestamp > self.job.now_ms:
                 return batch
             return self.empty(header)
-        if self.transactions.is_aborted(header):
+        if self.transactions.is_aborted(header) or self.keys.is_dead(header):
             return self.empty(header)
         try:
             return self.kept_data(header, batch)
