@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.disk import RealDisk
 from odradek.log.log import Appended, Origin
-from odradek.wire.batch import _write_crc
+from odradek.wire.batch import _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
-from odradek.wire.records import Record, build, payload, scan
+from odradek.wire.records import Record, build, payload, records, scan
 from tests.log.compacting import HOUR_MS, Compacted
 from tests.log.model import check_indexes, consumed
 from tests.log.partition import add, marker, produced
@@ -376,6 +376,17 @@ def test_a_batch_that_cannot_be_decoded_is_copied_as_it_is(damage: type[bytearra
     of.compact()
     assert of.log.read(0, len(data), 3).read() == bytes(data)
     assert of.log.end_offset == 3
+
+
+def test_a_batch_that_cannot_be_decoded_to_its_end_replaces_nothing() -> None:
+    of = Compacted()
+    first = of.write((b"a", b"0"))
+    data = build([Record(1, of.now_ms, b"a", b"1"), Record(2, of.now_ms, b"b", b"1")], base_offset=1)
+    of.log.append_as_follower(bytes(lying(data)), now_ms=of.now_ms)
+    of.write((b"c", b"2"))
+    of.compact()
+    kept = of.log.read(first, 1, of.log.end_offset).read()
+    assert [record.value for record in records(kept, 0, read_header(kept))] == [b"0"]
 
 
 def test_a_damaged_segment_is_an_error_and_the_log_stays_as_it_was() -> None:
