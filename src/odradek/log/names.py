@@ -63,7 +63,7 @@ class FileName(NamedTuple):
 
 
 _FOLDER_WITH_STATE = re.compile(r"\S+-\S+\.\S+(-delete|-future|-stray)", re.ASCII)
-_PARTITION = re.compile(r"[+-]?[0-9]{1,10}")
+_PARTITION = re.compile(r"[+-]?[0-9]{1,255}")  # zeros may lead
 _FILE = re.compile(r"([0-9]{1,20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(|\.cleaned|\.swap|\.deleted)")
 
 
