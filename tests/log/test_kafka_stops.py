@@ -142,7 +142,7 @@ class Story:
         self.broker.stop(signal.SIGKILL)
         self.acknowledged = [record_of(row) for row in self.oracle.call("Partitions.stopStream")]
         assert not (self.broker.data / CLEAN_SHUTDOWN).exists()
-        for topic in TOPICS:
+        for topic in TOPICS.keys() - {"segments"}:  # which may have been between two segments just then
             assert max(self.broker.data.glob(f"{topic}-0/*.index")).read_bytes().endswith(bytes(1000))
 
     def log(self, stop: str, topic: str) -> Log:
