@@ -194,6 +194,33 @@ def test_on_a_full_disk_reading_expiring_and_deleting_go_on() -> None:
     assert end(log, commit=True).first_offset == 9
 
 
+def test_a_start_needs_no_room_and_what_it_could_not_write_is_written_at_the_stop() -> None:
+    log = new_log(retention_ms=50, file_delete_delay_ms=0)
+    fill(log, 10)
+    add(log, produced(0, transactional=True))
+    add(log, marker(commit=False), origin=Origin.COORDINATOR)
+    fill(log, 3, at=NOW_MS + 100, epoch=4)
+    before = log.read(0, 10**6, log.end_offset).read()
+    disk = sim(log).crash("kept")
+    disk.remove(log.epochs.path)  # which has to be written again, and cannot
+    disk.room = 0
+    log = opened(disk, log.config)
+    assert log.read(0, 10**6, log.end_offset).read() == before
+    assert [found.producer_id for found in log.aborted_between(0, log.end_offset)] == [7]
+    assert log.epochs.latest_epoch == 4
+    check_indexes(log)
+    with pytest.raises(DiskFull):
+        add(log, batch(), epoch=4)
+    log.move_high_watermark(log.end_offset)
+    log.delete_expired(NOW_MS + 120)
+    log.delete_due(NOW_MS + 120)
+    add(log, batch(), epoch=4)
+    log.close(NOW_MS)
+    again = opened(disk.crash("strict"), log.config, clean=True, start_offset=log.start_offset)
+    assert (again.end_offset, again.epochs.entries) == (log.end_offset, log.epochs.entries)
+    check_indexes(again)
+
+
 def test_when_all_of_a_log_expires_on_a_full_disk_most_of_it_goes_and_the_rest_when_there_is_room() -> None:
     log = new_log(segment_bytes=300, index_interval_bytes=0, retention_ms=1, file_delete_delay_ms=0)
     fill(log, 9)

@@ -27,11 +27,12 @@ class EpochStart(NamedTuple):
 class LeaderEpochs:
     """All epochs of one log, oldest first. Reads the file when made: CorruptFile when it is damaged."""
 
-    __slots__ = ("disk", "entries", "latest_epoch", "path")
+    __slots__ = ("disk", "entries", "is_saved", "latest_epoch", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
         self.path = path
+        self.is_saved = True
         self.entries: list[EpochStart] = []
         self.latest_epoch = NO_EPOCH
         for line, row in enumerate(read_rows(disk, path, 2), start=3):
@@ -50,6 +51,17 @@ class LeaderEpochs:
             return False
         self._write(self._without_conflicts(entry))
         return True
+
+    def learn(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, for what a start reads in the log itself, also on a full disk."""
+        entry = EpochStart(epoch, start_offset)
+        if self._is_news(entry):
+            self._write_if_room(self._without_conflicts(entry))
+
+    def save(self) -> None:
+        """Writes what there was no room for."""
+        if not self.is_saved:
+            self._write(self.entries)
 
     def _is_news(self, entry: EpochStart) -> bool:
         return entry.epoch != self.latest_epoch or entry.start_offset < self.entries[-1].start_offset
@@ -112,12 +124,14 @@ class LeaderEpochs:
     def _write(self, entries: list[EpochStart]) -> None:
         write_rows(self.disk, self.path, [f"{epoch} {start}" for epoch, start in entries])
         self._set(entries)
+        self.is_saved = True
 
     def _write_if_room(self, entries: list[EpochStart]) -> None:
         try:
             self._write(entries)
         except DiskFull:
             self._set(entries)
+            self.is_saved = False
 
     def _set(self, entries: list[EpochStart]) -> None:
         self.entries = entries

@@ -14,10 +14,11 @@ Invariants
  2. What was saved is a prefix of what is in memory, and what a power loss leaves in the file is a prefix of that.
 """
 
+from contextlib import suppress
 from struct import Struct
 from typing import ClassVar
 
-from odradek.log.disk import Buffer, Disk, File
+from odradek.log.disk import Buffer, Disk, DiskFull, File
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
@@ -111,9 +112,10 @@ class Index:
         return file
 
     def let_go(self) -> None:
-        """Saves, and frees the memory; the next look-up maps the file."""
-        self.save()
-        self._data = None
+        """Saves, and frees the memory; the next look-up maps the file. On a full disk it stays in memory."""
+        with suppress(DiskFull):
+            self.save()
+            self._data = None
 
     def rest(self) -> None:
         """Frees the memory if the file has it all."""

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk
+from odradek.log.disk import Disk, DiskFull
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.index import CorruptIndex
 from odradek.log.log import Damage, Log
@@ -117,7 +117,7 @@ def rebuild_epochs(log: Log) -> None:
     with suppress(ProtocolError):
         for _, _, header in log.batches(log.start_offset):
             if header.leader_epoch > log.epochs.latest_epoch:
-                log.epochs.assign(header.leader_epoch, header.base_offset)
+                log.epochs.learn(header.leader_epoch, header.base_offset)
 
 
 def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int | None:
@@ -188,7 +188,8 @@ def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
             _remove_from(log, number)  # what stood before it was not synced, and is lost: there must be no hole
             break
         log.producers.map_end_offset = segment.base_offset
-        log.producers.take_snapshot()
+        with suppress(DiskFull):
+            log.producers.take_snapshot()
         problem = _recover_segment(log, segment)
         if problem is None:
             continue
@@ -210,7 +211,7 @@ def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
     try:
         for header, batch in segment.recover():
             if header.leader_epoch > log.epochs.latest_epoch:
-                log.epochs.assign(header.leader_epoch, header.base_offset)
+                log.epochs.learn(header.leader_epoch, header.base_offset)
             note_batch(log.producers, segment, header, batch)
             size += header.size
             log.end_offset = header.next_offset

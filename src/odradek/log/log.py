@@ -592,6 +592,7 @@ class Log:
     def close(self, now_ms: int) -> None:
         """Leaves the folder so that the next start need not look at any record; with damage, so that it finds it again."""
         if not self.is_settled and self.damage is None:
+            self.epochs.save()
             self.producers.take_snapshot()
             self.active.seal()
             flush = self.start_flush()
