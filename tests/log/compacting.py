@@ -8,12 +8,12 @@ from odradek.log.compaction import Outcome, Throttle, compact
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.folder import LogFolder
-from odradek.log.log import Log
+from odradek.log.log import Log, Origin
 from odradek.log.names import TopicPartition
 from odradek.wire.batch import BatchHeader
 from odradek.wire.records import Record, build, records
 from tests.log.disk import SimDisk
-from tests.log.partition import NOW_MS, add
+from tests.log.partition import NOW_MS, add, marker
 
 PARTITION = TopicPartition("orders", 0)
 HOUR_MS = 3_600_000
@@ -97,3 +97,8 @@ class Compacted:
 
 def batches_of(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
     return [(header, [*records(batch, 0, header)]) for segment in log.segments for _, header, batch in segment.checked_batches()]
+
+
+def end(of: Compacted, *, commit: bool, producer_id: int = 7, epoch: int = 0) -> int:
+    data = marker(commit=commit, producer_id=producer_id, epoch=epoch, at=of.now_ms)
+    return add(of.log, data, origin=Origin.COORDINATOR, now_ms=of.now_ms).first_offset

@@ -20,6 +20,7 @@ from odradek.log.config import INT32_MAX, LogConfig
 from odradek.log.disk import Buffer, Disk, DiskFull, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
+from odradek.log.flush import Flush
 from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
@@ -71,25 +72,6 @@ class Slice:
 
     def read(self) -> bytes:
         return b"".join([part.read() for part in self.ranges])
-
-
-class Flush:
-    """A flush under way: `run` may be called on any thread, `Log.finish_flush` on the log's own."""
-
-    def __init__(self, log: "Log", offset: int, closed: list[Segment], files: list[File | TransactionIndex]) -> None:
-        self.disk = log.disk
-        self.folder = log.folder
-        self.offset = offset
-        self.closed = closed
-        self.files = files
-        self.cuts = log.cuts
-        self.new_names = log.has_new_names
-
-    def run(self) -> None:
-        for file in self.files:
-            file.sync()
-        if self.new_names:
-            self.disk.sync_folder(self.folder)
 
 
 class Damage(NamedTuple):
@@ -572,7 +554,8 @@ class Log:
             files += [segment.file, *segment.save_indexes(), segment.transactions]
         if not closed_only:
             files.append(self.active.file)
-        flush = Flush(self, self.active.base_offset if closed_only else self.end_offset, closed, files)
+        offset = self.active.base_offset if closed_only else self.end_offset
+        flush = Flush(self.disk, self.folder, offset, closed, files, cuts=self.cuts, new_names=self.has_new_names)
         self.has_new_names = False
         return flush
 
