@@ -14,7 +14,7 @@ from pathlib import Path
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools")
 
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+POM = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>odradek</groupId><artifactId>kafka-jars</artifactId><version>1</version>
   <dependencies>{dependencies}</dependencies>
