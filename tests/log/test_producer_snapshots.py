@@ -109,7 +109,7 @@ def test_kafka_sees_the_same_damage(oracle: Oracle, tmp_path: Path) -> None:
 def test_snapshot_is_taken_once_for_an_offset() -> None:
     disk = SimDisk()
     state = state_with(disk, 3, 5)
-    assert (state.snapshots, state.oldest_snapshot_offset, state.latest_snapshot_offset) == ([3, 5], 3, 5)
+    assert (state.snapshots, state.latest_snapshot_offset) == ([3, 5], 5)
     assert state.take_snapshot() is None
     assert ProducerState(disk, "/disk").snapshots == [3, 5]
     assert ProducerState(disk, "/disk", [5, 3]).snapshots == [3, 5]
@@ -186,12 +186,11 @@ def test_stray_snapshots_go_but_for_the_newest_past_all_segments() -> None:
     assert names(disk) == ["00000000000000000005.snapshot"]
 
 
-def test_snapshots_before_and_after_an_offset_can_be_removed() -> None:
+def test_snapshots_after_an_offset_can_be_removed() -> None:
     disk = SimDisk()
     state = state_with(disk, 3, 5, 7, 9)
-    state.remove_snapshots_before(5)
     state.remove_snapshots_after(7)
-    assert state.snapshots == [5, 7]
+    assert state.snapshots == [3, 5, 7]
 
 
 def test_dropped_snapshot_is_renamed_and_removed_later() -> None:

@@ -10,7 +10,7 @@ Invariants
 
 import os
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable, Collection, Iterable
 
 from odradek.log.disk import Disk, DiskFull, File, replace_file
@@ -117,10 +117,6 @@ class ProducerSnapshots(ABC):
         return f"{self.folder}/{file_name(offset, FileKind.SNAPSHOT)}"
 
     @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return self.snapshots[0] if self.snapshots else None
-
-    @property
     def latest_snapshot_offset(self) -> int | None:
         return self.snapshots[-1] if self.snapshots else None
 
@@ -139,9 +135,6 @@ class ProducerSnapshots(ABC):
         if strays and (not segment_bases or strays[-1] >= max(segment_bases)):
             strays.pop()
         self._remove(strays)
-
-    def remove_snapshots_before(self, offset: int) -> None:
-        self._remove(self.snapshots[: bisect_left(self.snapshots, offset)])
 
     def remove_snapshots_after(self, offset: int) -> None:
         self._remove([snapshot for snapshot in self.snapshots if snapshot > offset])
