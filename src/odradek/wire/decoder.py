@@ -26,13 +26,8 @@ def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
 
 class DecoderSource(Source):
     def __init__(self, message: Any, version: int) -> None:
-        super().__init__()
-        self.schema: Schema = message.schema
-        self.message = message
-        self.version = version
-        self.flexible = version in self.schema.flexible
+        super().__init__(message, version)
         self.is_view: bool = message.is_view
-        self.run: list[tuple[str, str]] = []  # format characters and variables of the fixed-size run so far
         with self.block("def decode(data, p, end):"):
             value = self.struct(self.schema, self.constant(self.schema.name, message))
             self.flush()

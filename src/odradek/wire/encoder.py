@@ -23,12 +23,7 @@ def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
 
 class EncoderSource(Source):
     def __init__(self, message: Any, version: int) -> None:
-        super().__init__()
-        self.schema: Schema = message.schema
-        self.message = message
-        self.version = version
-        self.flexible = version in self.schema.flexible
-        self.run: list[tuple[str, str]] = []  # format characters and expressions of the fixed-size run so far
+        super().__init__(message, version)
         self.constant("NIL_UUID", NIL_UUID)
         with self.block("def encode(message):"):
             self.line("parts = []")

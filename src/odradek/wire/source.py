@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from struct import Struct, calcsize, error
 from typing import Any, Final
 
+from odradek.wire.table import Schema
 from odradek.wire.varint import BYTES_MAX_INT32, Buffer, encode_unsigned
 
 STRING_BYTES_MAX: Final = 32767
@@ -113,9 +114,14 @@ UNPACK: Final = {code: Packers(code, "unpack_from") for code in "bhiqHId?"}
 
 
 class Source:
-    """Lines of one function, and the names it uses."""
+    """Lines of one function for a message in a version, and the names it uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: Any, version: int) -> None:
+        self.message = message
+        self.schema: Schema = message.schema
+        self.version = version
+        self.flexible = version in self.schema.flexible
+        self.run: list[tuple[str, str]] = []  # format characters of the fixed-size run so far, each with what it holds
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "Malformed": Malformed,
