@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek.log.cleaner import Cleaner
-from odradek.log.compaction import Outcome, Throttle, compact
+from odradek.log.compaction import OnBytes, Outcome, compact
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
 from odradek.log.folder import LogFolder
@@ -64,7 +64,7 @@ class Compacted:
         self.log.flush(self.now_ms)
         self.log.move_high_watermark(self.log.end_offset)
 
-    def compact(self, throttle: Throttle = lambda _: None) -> Outcome:
+    def compact(self, throttle: OnBytes = lambda _: None) -> Outcome:
         """One compaction, of all."""
         self.settle()
         chosen = self.cleaner.next_job(self.now_ms)

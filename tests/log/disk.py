@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from odradek.log.disk import Buffer, DiskFailed, DiskFull
+from odradek.log.disk import DiskFailed, DiskFull
+from odradek.wire.varint import Buffer
 
 Manner: TypeAlias = Literal["strict", "kept", "torn", "mixed"]
 

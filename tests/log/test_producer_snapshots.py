@@ -149,7 +149,7 @@ def test_expired_producers_are_not_loaded_unless_in_a_transaction() -> None:
     state.append(header_at(1, producer_id=9, transactional=True))
     state.append(header_at(2, producer_id=8, transactional=True))
     state.map_end_offset = 3
-    state.take_snapshot(sync=True)
+    state.take_snapshot()
     state = ProducerState(disk, "/disk", expiration_ms=100)
     state.truncate_and_reload(0, 5, now_ms=105)
     assert sorted(state.producers) == [8, 9]
@@ -209,43 +209,43 @@ def test_full_disk_leaves_no_half_snapshot() -> None:
     disk = SimDisk()
     state = state_with(disk, 3)
     state.map_end_offset = 5
-    for sync in (False, True):
-        disk.room = 10
-        with pytest.raises(DiskFull):
-            state.take_snapshot(sync=sync)
-        assert state.snapshots == ProducerState(disk, "/disk").snapshots == [3]
+    disk.room = 10
+    with pytest.raises(DiskFull):
+        state.take_snapshot()
+    assert state.snapshots == ProducerState(disk, "/disk").snapshots == [3]
     disk.room = None
     assert state.take_snapshot() is not None
 
 
 def test_after_any_power_loss_a_whole_snapshot_is_loaded() -> None:
     manners: list[Manner] = ["strict", "kept", "torn", "mixed"]
-    for sync in (False, True):
-        for step in range(8):
-            disk = SimDisk()
-            state = state_with(disk, 3)
-            disk.open("/disk/00000000000000000003.snapshot").sync()
-            disk.sync_folder("/disk")
-            state.append(header_at(3, sequence=3))
-            state.map_end_offset = 4
-            disk.stop_at(len(disk.steps) + step, kept_bytes=20)
-            with suppress(PowerLost):
-                state.take_snapshot(sync=sync)
-            for manner in manners:
-                after = disk.crash(manner, seed=step, kept_bytes=10)
-                loaded = ProducerState(after, "/disk")
-                loaded.truncate_and_reload(0, 4, now_ms=5)
-                assert loaded.map_end_offset in (3, 4)
-                assert loaded.producers[7].last_offset == loaded.map_end_offset - 1
+    for step in range(8):
+        disk = SimDisk()
+        state = state_with(disk, 3)
+        disk.open("/disk/00000000000000000003.snapshot").sync()
+        disk.sync_folder("/disk")
+        state.append(header_at(3, sequence=3))
+        state.map_end_offset = 4
+        disk.stop_at(len(disk.steps) + step, kept_bytes=20)
+        with suppress(PowerLost):
+            state.take_snapshot()
+            for file in state.snapshot_files():
+                file.sync()
+        for manner in manners:
+            after = disk.crash(manner, seed=step, kept_bytes=10)
+            loaded = ProducerState(after, "/disk")
+            loaded.truncate_and_reload(0, 4, now_ms=5)
+            assert loaded.map_end_offset in (3, 4)
+            assert loaded.producers[7].last_offset == loaded.map_end_offset - 1
 
 
 def test_real_disk_keeps_a_snapshot(tmp_path: Path) -> None:
     state = ProducerState(RealDisk(), str(tmp_path))
     state.append(header_at(0))
     state.map_end_offset = 1
-    for sync in (True, False):
+    for _ in range(2):
         state.last_snapshot_offset = 0
-        state.take_snapshot(sync=sync)
+        state.take_snapshot()
         loaded = ProducerState(RealDisk(), str(tmp_path))
         loaded.truncate_and_reload(0, 2, now_ms=5)
         assert fields(loaded.producers[7]) == fields(state.producers[7])

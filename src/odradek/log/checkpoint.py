@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from odradek.log.config import INT32_MAX, INT64_MAX
 from odradek.log.disk import Disk, replace_file
 from odradek.log.names import TopicPartition
 
@@ -28,8 +29,6 @@ PARTITION_METADATA = "partition.metadata"
 
 VERSION = 0
 BROKER_EPOCH_UNKNOWN = -1
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _SPACES = re.compile(r"\s+", re.ASCII)

@@ -30,7 +30,7 @@ from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import AbortedTransaction
-from odradek.wire.batch import DELETE_HORIZON, BatchHeader, assemble, empty_batch, read_header
+from odradek.wire.batch import DELETE_HORIZON, BatchHeader, assemble, empty_batch, headers
 from odradek.wire.control import ControlType, read_control_type
 from odradek.wire.errors import ProtocolError
 from odradek.wire.records import Span, payload, records, scan, with_timestamp_delta
@@ -38,7 +38,7 @@ from odradek.wire.records import Span, payload, records, scan, with_timestamp_de
 KEY_OVERHEAD_BYTES = 140  # what a dict needs for a key beside its bytes, measured
 WRITE_BYTES = 1024 * 1024
 
-Throttle = Callable[[int], None]
+OnBytes = Callable[[int], None]  # told of bytes before they are read or written
 
 
 class LastBatch(NamedTuple):
@@ -151,7 +151,7 @@ class KeyMap:
         return not has_live and header.base_offset not in self.undecodable
 
 
-def compact(disk: Disk, job: Job, throttle: Throttle = lambda _: None) -> Outcome:
+def compact(disk: Disk, job: Job, throttle: OnBytes = lambda _: None) -> Outcome:
     """Writes the compacted segments, synced and named .cleaned. ProtocolError when a segment is damaged."""
     segments = [Segment(disk, job.folder, base, job.config, size=size) for base, size in job.segments]
     keys = map_keys(job, segments, throttle)
@@ -164,7 +164,7 @@ def compact(disk: Disk, job: Job, throttle: Throttle = lambda _: None) -> Outcom
     return outcome
 
 
-def map_keys(job: Job, segments: list[Segment], throttle: Throttle) -> KeyMap:
+def map_keys(job: Job, segments: list[Segment], throttle: OnBytes) -> KeyMap:
     """The first pass."""
     keys = KeyMap(job.dirty_offset, job.memory_bytes)
     transactions = Transactions(job.aborted, job.dirty_offset)
@@ -211,7 +211,7 @@ class Copy:
     """The second pass, over one group of segments."""
 
     def __init__(
-        self, disk: Disk, job: Job, keys: KeyMap, transactions: Transactions, outcome: Outcome, throttle: Throttle
+        self, disk: Disk, job: Job, keys: KeyMap, transactions: Transactions, outcome: Outcome, throttle: OnBytes
     ) -> None:
         self.disk = disk
         self.job = job
@@ -250,15 +250,11 @@ class Copy:
             self.flush(cleaned)
 
     def flush(self, cleaned: Segment) -> None:
-        batches, position = [], 0
-        while position < len(self.pending):
-            header = read_header(self.pending, position)
-            batches.append((position, header))
-            self.outcome.records_kept += header.record_count
-            position += header.size
+        batches = list(headers(self.pending))
         if batches:
-            self.throttle(position)
-            self.outcome.bytes_written += position
+            self.throttle(len(self.pending))
+            self.outcome.records_kept += sum([header.record_count for _, header in batches])
+            self.outcome.bytes_written += len(self.pending)
             cleaned.append(self.pending, batches)
         self.pending = bytearray()
 
@@ -269,7 +265,8 @@ class Copy:
             if not needless:
                 return batch
             if not header.has_delete_horizon and header.record_count:
-                return self.rebuilt(header, bytes(payload(batch, 0, header)), None, set_horizon=True)
+                data = bytes(payload(batch, 0, header))
+                return self.rebuilt(header, data, list(scan(data, header)), set_horizon=True)
             if header.record_count and header.base_timestamp > self.job.now_ms:
                 return batch
             return self.empty(header)
@@ -315,9 +312,8 @@ class Copy:
             return batch
         return self.rebuilt(header, data, spans, set_horizon=set_horizon)
 
-    def rebuilt(self, header: BatchHeader, data: bytes, spans: list[Span] | None, *, set_horizon: bool) -> bytearray:
+    def rebuilt(self, header: BatchHeader, data: bytes, spans: list[Span], *, set_horizon: bool) -> bytearray:
         """A batch of some of the records, with its delete horizon set if asked for. Offsets and sequences stay."""
-        spans = list(scan(data, header)) if spans is None else spans
         timestamps = [header.base_timestamp + span[3] for span in spans]
         if header.is_log_append_time:
             timestamps = [header.max_timestamp] * len(spans)

@@ -17,9 +17,9 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+from odradek.wire.varint import Buffer
 
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
 MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer

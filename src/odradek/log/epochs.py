@@ -11,7 +11,8 @@ Invariants
 from bisect import bisect_right
 from typing import NamedTuple
 
-from odradek.log.checkpoint import INT32_MAX, INT64_MAX, CorruptFile, read_number, read_rows, write_rows
+from odradek.log.checkpoint import CorruptFile, read_number, read_rows, write_rows
+from odradek.log.config import INT32_MAX, INT64_MAX
 from odradek.log.disk import Disk, DiskFull
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"

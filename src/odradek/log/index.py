@@ -14,11 +14,13 @@ Invariants
  2. What was saved is a prefix of what is in memory, and what a power loss leaves in the file is a prefix of that.
 """
 
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from struct import Struct
 from typing import ClassVar
 
-from odradek.log.disk import Buffer, Disk, DiskFull, File
+from odradek.log.disk import Disk, DiskFull, File
+from odradek.wire.varint import Buffer
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
@@ -78,14 +80,7 @@ class Index:
     def floor(self, key: int) -> int:
         """The number of the last entry whose first column is at most `key`, -1 when there is none."""
         data, unpack, size = self.data, self.ENTRY.unpack_from, self.ENTRY.size
-        low, high = 0, len(data) // size
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(data, middle * size)[0] <= key:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        return bisect_right(range(len(data) // size), key, key=lambda number: unpack(data, number * size)[0]) - 1
 
     def add(self, first: int, second: int) -> None:
         data = self.data
@@ -115,7 +110,7 @@ class Index:
         """Saves, and frees the memory; the next look-up maps the file. On a full disk it stays in memory."""
         with suppress(DiskFull):
             self.save()
-            self._data = None
+        self.rest()
 
     def rest(self) -> None:
         """Frees the memory if the file has it all."""
@@ -148,14 +143,7 @@ class OffsetIndex(Index):
 
     def entry_before(self, position: int) -> int:
         """The number of the last entry with a lower position, -1 when there is none."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[1] < position:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        return bisect_left(range(len(self)), position, key=lambda number: self.entry(number)[1]) - 1
 
     def position_at_or_after(self, position: int) -> int | None:
         """The position of the first batch known at or past a position."""

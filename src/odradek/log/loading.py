@@ -18,7 +18,7 @@ from contextlib import suppress
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull
-from odradek.log.epochs import LeaderEpochs
+from odradek.log.epochs import LEADER_EPOCHS, LeaderEpochs
 from odradek.log.index import CorruptIndex
 from odradek.log.log import Damage, Log
 from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
@@ -26,8 +26,6 @@ from odradek.log.producer_state import ProducerState
 from odradek.log.replay import note_batch
 from odradek.log.segment import Segment
 from odradek.wire.errors import ProtocolError
-
-EPOCHS_FILE = "leader-epoch-checkpoint"
 
 
 def open_log(
@@ -51,7 +49,7 @@ def open_log(
         files = _files(disk, folder)
     snapshots = [name.offset for name in files if name.kind is FileKind.SNAPSHOT]
     segments = find_segments(disk, folder, config, files, now_ms)
-    epochs, epochs_lost = open_epochs(disk, f"{folder}/{EPOCHS_FILE}")
+    epochs, epochs_lost = open_epochs(disk, f"{folder}/{LEADER_EPOCHS}")
     start_offset = max(start_offset, segments[0].base_offset)
     log = Log(
         disk,

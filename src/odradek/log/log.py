@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from odradek.log.config import INT32_MAX, LogConfig
-from odradek.log.disk import Buffer, Disk, DiskFull, File
+from odradek.log.disk import Disk, DiskFull, File
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError
 from odradek.log.flush import Flush
@@ -25,7 +25,7 @@ from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
 from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
-from odradek.log.replay import check_end_marker, note_marker, replay
+from odradek.log.replay import check_end_marker, note_batch, replay
 from odradek.log.retention import expired_segments
 from odradek.log.segment import FileRange, Segment
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -40,6 +40,7 @@ from odradek.wire.batch import (
     set_offset_and_epoch,
 )
 from odradek.wire.errors import ErrorCode, ProtocolError
+from odradek.wire.varint import Buffer
 
 REMEMBER_BYTES_MAX = 256 * 1024 * 1024  # how far back a producer's last batches are looked for after a restart
 
@@ -95,7 +96,6 @@ class Log:
         end_offset: int,
         recovery_point: int,
         now_ms: int,
-        damage: Damage | None = None,
         jitter: Callable[[int], int] = lambda _: 0,
         recovery_point_lowered: Callable[[], None] = lambda: None,
     ) -> None:
@@ -111,7 +111,7 @@ class Log:
         self.end_offset = end_offset
         self.recovery_point = recovery_point
         self.high_watermark = start_offset
-        self.damage = damage
+        self.damage: Damage | None = None
         self.flushed_ms = now_ms
         self.jitter = jitter
         self.configure(config)
@@ -279,11 +279,7 @@ class Log:
         for at, header in batches:
             if header.leader_epoch > self.epochs.latest_epoch:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
-                if header.is_control:
-                    note_marker(producers, segment, header, memoryview(data)[at : at + header.size])
-                else:
-                    producers.append(header)
+            note_batch(producers, segment, header, data, at)
         self.end_offset = producers.map_end_offset = batches[-1][1].next_offset
 
     def _take_back(self, segment: Segment, position: int, now_ms: int) -> None:
@@ -494,17 +490,18 @@ class Log:
         self.bases = self.bases[len(expired) :]
         return expired
 
-    def _drop_segments(self, segments: list[Segment], now_ms: int) -> None:
-        """Renames their files at once, and removes them when nobody can be about to read them."""
+    def _drop_segments(self, segments: list[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
+        """Renames their files at once, and removes them when nobody can be about to read them. A snapshot stays as long as a
+        segment begins with it."""
         self.is_settled = False
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             segment.rename(FileState.DELETED)
             self.deletions.append((due_ms, segment.remove))
-            replaced = segment.base_offset in self.bases and segment not in self.segments
-            snapshot = None if replaced else self.producers.drop_snapshot(segment.base_offset)
-            if snapshot is not None:
-                self.deletions.append((due_ms, snapshot))
+            if replaced_by is None or segment.base_offset != replaced_by.base_offset:
+                snapshot = self.producers.drop_snapshot(segment.base_offset)
+                if snapshot is not None:
+                    self.deletions.append((due_ms, snapshot))
 
     def delete_due(self, now_ms: int) -> None:
         """Removes the files whose time has come."""
@@ -527,7 +524,7 @@ class Log:
         self.disk.sync_folder(self.folder)
         self.segments[first : first + len(old)] = [new]
         self.bases[first : first + len(old)] = [new.base_offset]
-        self._drop_segments(old, now_ms)
+        self._drop_segments(old, now_ms, replaced_by=new)
         new.rename(FileState.CURRENT)
         self.disk.sync_folder(self.folder)
         return True
@@ -542,7 +539,7 @@ class Log:
         """Whether flush.messages or flush.ms ask for a flush, or a roll left a segment behind."""
         if self.has_rolled:
             return True
-        unflushed = self.end_offset - self.recovery_point
+        unflushed = self.unflushed
         return unflushed >= self.config.flush_messages or (unflushed > 0 and now_ms - self.flushed_ms >= self.config.flush_ms)
 
     def start_flush(self, *, closed_only: bool = False) -> Flush:

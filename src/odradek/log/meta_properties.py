@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek.log.checkpoint import INT32_MAX, CorruptFile, read_number, read_uuid, uuid_text
+from odradek.log.checkpoint import CorruptFile, read_number, read_uuid, uuid_text
+from odradek.log.config import INT32_MAX
 from odradek.log.disk import Disk, replace_file
 
 META_PROPERTIES = "meta.properties"

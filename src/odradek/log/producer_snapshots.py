@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable
 
-from odradek.log.disk import Disk, DiskFull, File, replace_file
+from odradek.log.disk import Disk, DiskFull, File
 from odradek.log.names import FileKind, FileState, file_name, parse_file_name
 from odradek.log.producer import CorruptSnapshot, Producer, decode_snapshot, encode_snapshot
 
@@ -43,19 +43,15 @@ class ProducerSnapshots(ABC):
 
     # -- writing
 
-    def take_snapshot(self, *, sync: bool = False) -> str | None:
+    def take_snapshot(self) -> str | None:
         """Keeps the state as it is at `map_end_offset`. Gives the file, None when there is nothing new.
 
-        Without `sync` the file is written and no more: the caller syncs it when it is due.
+        The file is written and no more: the caller syncs it when it is due.
         """
         if self.map_end_offset <= self.last_snapshot_offset:
             return None
         path = self.snapshot_path(self.map_end_offset)
-        content = encode_snapshot(self._all())
-        if sync:
-            replace_file(self.disk, path, content)
-        else:
-            self._write(path, content)
+        self._write(path, encode_snapshot(self._all()))
         if self.map_end_offset not in self.snapshots:
             insort(self.snapshots, self.map_end_offset)
         self.last_snapshot_offset = self.map_end_offset

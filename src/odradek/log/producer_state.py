@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from odradek.log.disk import Buffer, Disk
+from odradek.log.disk import Disk
 from odradek.log.errors import LogError
 from odradek.log.producer import NO_OFFSET, BatchMetadata, Producer
 from odradek.log.producer_snapshots import ProducerSnapshots
@@ -23,6 +23,7 @@ from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MASK, TR
 from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.errors import ErrorCode
 from odradek.wire.records import records
+from odradek.wire.varint import Buffer
 
 EXPIRATION_MS = 24 * 60 * 60 * 1000  # producer.id.expiration.ms, unless told
 LATE_TRANSACTION_MS = 5 * 60 * 1000  # past its longest timeout, an open transaction is taken for a hanging one

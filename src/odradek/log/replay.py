@@ -5,13 +5,13 @@ The same for a batch that was just appended and for one that is read again after
 
 from collections.abc import Iterable
 
-from odradek.log.disk import Buffer
 from odradek.log.producer_state import ProducerState
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.wire.batch import BatchHeader
 from odradek.wire.control import read_end_marker
 from odradek.wire.records import records
+from odradek.wire.varint import Buffer
 
 
 def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
@@ -20,11 +20,12 @@ def check_end_marker(header: BatchHeader, batch: Buffer) -> None:
         read_end_marker(marker)
 
 
-def note_batch(producers: ProducerState, segment: Segment, header: BatchHeader, batch: Buffer) -> None:
-    """Lets the producer state see a batch, and the transaction index a transaction that it aborts."""
+def note_batch(producers: ProducerState, segment: Segment, header: BatchHeader, data: Buffer, at: int = 0) -> None:
+    """Lets the producer state see a batch, which stands at a place in the data, and the transaction index a transaction that
+    it aborts."""
     if header.producer_id >= 0:
         if header.is_control:
-            note_marker(producers, segment, header, batch)
+            note_marker(producers, segment, header, memoryview(data)[at : at + header.size])
         else:
             producers.append(header)
 

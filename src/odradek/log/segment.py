@@ -12,17 +12,17 @@ Invariants
 from collections.abc import Callable, Iterator
 
 from odradek.log.config import LogConfig
-from odradek.log.disk import Buffer, Disk, File
+from odradek.log.disk import Disk, File
 from odradek.log.index import RELATIVE_OFFSET_MAX, CorruptIndex, OffsetIndex, TimeIndex
 from odradek.log.names import FileKind, FileState, file_name
 from odradek.log.transaction_index import TransactionIndex
-from odradek.wire.batch import HEADER_SIZE, OVERHEAD, BatchHeader, check, read_header
+from odradek.wire.batch import HEADER_SIZE, NO_TIMESTAMP, OVERHEAD, BatchHeader, check, read_header
 from odradek.wire.errors import ProtocolError
+from odradek.wire.varint import Buffer
 
 HEADER_READ_BYTES = 16 * 1024  # one read brings the headers of several small batches
 SCAN_READ_BYTES = 1024 * 1024
 BOUNDARIES_MAX = 256
-NO_TIMESTAMP = -1
 SEGMENT_FILES = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -122,7 +122,7 @@ class Segment:
     def checked_batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """All batches whole, with their CRC checked and their offsets in order. CorruptSegment at the first bad one."""
         chunk, chunk_start, chunk_end = memoryview(b""), position, position
-        next_offset, last_offset_max = self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
+        next_offset = self.base_offset
         while position < self.size:
             if position + HEADER_SIZE > chunk_end:
                 chunk, chunk_start = memoryview(self.file.read(position, SCAN_READ_BYTES)), position
@@ -138,7 +138,7 @@ class Segment:
                 check(batch, 0, header)
             except ProtocolError as error:
                 raise CorruptSegment(error.reason, self.path(FileKind.LOG), position) from error
-            if header.base_offset < next_offset or header.last_offset > last_offset_max:
+            if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} where {next_offset} or more was due"
                 raise CorruptSegment(reason, self.path(FileKind.LOG), position)
             yield position, header, batch
@@ -329,7 +329,7 @@ class Segment:
         if self._bytes_since_entry > self.interval_bytes:
             self.index.append(header.last_offset, position)
             self.time_index.append(*greatest)
-            self._is_index_full = self.index.is_full or self.time_index.is_full
+            self._is_index_full = None
             self._bytes_since_entry = 0
         self._bytes_since_entry += header[1] + OVERHEAD
 
@@ -391,26 +391,24 @@ class Segment:
         """Cuts off every batch that ends at or past an offset; gives the bytes that went."""
         position = self.position_of(offset)
         removed = self.size - position
-        self.index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.transactions.truncate_to(offset)
-        self.index.save()
-        self.time_index.save()
+        self._forget_from(offset)
+        self.save_indexes()
         self.cut(position)
-        self._boundaries.clear()
-        self._bytes_since_entry = 0
-        self._is_index_full = None
-        self._max_timestamp = None
         return removed
 
     def take_back(self, position: int, offset: int) -> None:
         """Undoes an append at a position, which was the log's end at that offset. The indexes have not been saved since."""
+        self._forget_from(offset)
+        self.cut(position)
+
+    def _forget_from(self, offset: int) -> None:
+        """What is known of batches beside the file, before those at or past an offset are cut off it."""
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)
-        self.cut(position)
         self._boundaries.clear()
         self._bytes_since_entry = 0
+        self._is_index_full = None
         self._max_timestamp = None
 
     # -- ends of life

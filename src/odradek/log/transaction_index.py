@@ -10,6 +10,7 @@ Invariants
  2. What is in memory is what is in the file; a file that is not there has no entries.
 """
 
+from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
@@ -27,6 +28,18 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def fault_of(version: int, transaction: AbortedTransaction, before: int) -> str:
+    """What is wrong with an entry, after one that ends at an offset; nothing when it may be what was written."""
+    _, first_offset, last_offset, stable_offset = transaction
+    if version != VERSION:
+        return f"an entry of version {version}, where only {VERSION} is known"
+    if last_offset <= before or not 0 <= first_offset <= last_offset:
+        return f"a transaction from offset {first_offset} to {last_offset}, after one that ends at {before}"
+    if not 0 <= stable_offset <= last_offset + 1:
+        return f"{stable_offset} for stable after a transaction that ends at {last_offset}"
+    return ""
 
 
 class TransactionIndex:
@@ -86,14 +99,12 @@ class TransactionIndex:
         if len(data) % ENTRY.size:
             raise CorruptIndex(f"{self.path} has {len(data)} bytes, which are no whole entries of {ENTRY.size}")
         before = self.base_offset - 1
-        for version, _, first_offset, last_offset, stable_offset in ENTRY.iter_unpack(data):
-            if version != VERSION:
-                raise CorruptIndex(f"{self.path} has an entry of version {version}, where only {VERSION} is known")
-            if last_offset <= before or not 0 <= first_offset <= last_offset:
-                raise CorruptIndex(f"{self.path} has a transaction from {first_offset} to {last_offset} after {before}")
-            if not 0 <= stable_offset <= last_offset + 1:
-                raise CorruptIndex(f"{self.path} has {stable_offset} for stable after a transaction that ends at {last_offset}")
-            before = last_offset
+        for version, *fields in ENTRY.iter_unpack(data):
+            transaction = AbortedTransaction(*fields)
+            fault = fault_of(version, transaction, before)
+            if fault:
+                raise CorruptIndex(f"{self.path} has {fault}")
+            before = transaction.last_offset
 
     def truncate_to(self, offset: int) -> None:
         """Forgets the transactions whose markers are at or past an offset; at the base, also what cannot be read."""
@@ -113,14 +124,7 @@ class TransactionIndex:
 
     def _first_from(self, offset: int) -> int:
         """The first entry whose marker is at or past an offset."""
-        low, high = 0, len(self.data) // ENTRY.size
-        while low < high:
-            middle = (low + high) // 2
-            if self._last_offset(middle) < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(range(len(self.data) // ENTRY.size), offset, key=self._last_offset)
 
     def _last_offset(self, entry: int) -> int:
         offset: int = LAST_OFFSET.unpack_from(self.data, entry * ENTRY.size + LAST_OFFSET_POSITION)[0]

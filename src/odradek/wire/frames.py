@@ -15,7 +15,7 @@ from odradek.wire.message import Buffer, Buffers, Message
 from odradek.wire.messages import RequestHeader, ResponseHeader
 
 SIZE: Final = Struct(">i")
-SIZE_AND_CORRELATION: Final = Struct(">ii")
+CORRELATION: Final = Struct(">i")
 FIXED_PART: Final = Struct(">hhi")  # key, version and correlation id: the same in all request headers
 
 SomeResponse = TypeVar("SomeResponse", bound=Message)
@@ -86,13 +86,10 @@ def encode_response(response: Message, version: int, correlation_id: int) -> Buf
     """A response with its header and size, ready to be sent."""
     schema = response.schema
     assert schema.kind == "response"
-    buffers = response.encode(version)
-    first = buffers[0]
-    assert isinstance(first, bytes)
-    flexible = APIS[schema.key].response_header_version(version)
-    size = SIZE.size + flexible + sum(map(len, buffers))
-    buffers[0] = SIZE_AND_CORRELATION.pack(size, correlation_id) + (b"\0" + first if flexible else first)
-    return buffers
+    head = CORRELATION.pack(correlation_id)
+    if APIS[schema.key].response_header_version(version):
+        head += b"\0"  # no tagged fields
+    return framed(head, response.encode(version))
 
 
 def decode_response(response: type[SomeResponse], frame: Buffer, version: int) -> tuple[int, SomeResponse]:

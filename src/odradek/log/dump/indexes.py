@@ -17,7 +17,7 @@ from odradek.log.dump.segment import Selection, is_zero
 from odradek.log.index import OffsetIndex, TimeIndex
 from odradek.log.producer import COUNT, ENTRY, HEAD, SNAPSHOT_VERSION
 from odradek.log.transaction_index import ENTRY as ABORTED
-from odradek.log.transaction_index import VERSION as ABORTED_VERSION
+from odradek.log.transaction_index import AbortedTransaction, fault_of
 from odradek.wire.batch import SEQUENCE_MASK
 
 CHUNK_ENTRIES = 8192
@@ -78,19 +78,13 @@ def transaction_index_rows(file: File, base_offset: int, wanted: Selection) -> I
 
 def _aborted(file: File, base_offset: int) -> Iterator[Aborted]:
     before = base_offset - 1
-    for position, (version, producer_id, first_offset, last_offset, stable) in entries(file, ABORTED):
-        if version != ABORTED_VERSION:
-            raise Damaged(position, f"an entry of version {version}, where only {ABORTED_VERSION} is known")
-        if last_offset <= before or not 0 <= first_offset <= last_offset:
-            raise Damaged(position, f"a transaction from offset {first_offset} to {last_offset}, after one that ends at {before}")
-        yield Aborted(
-            file=file.path,
-            producer_id=producer_id,
-            first_offset=first_offset,
-            last_offset=last_offset,
-            last_stable_offset=stable,
-        )
-        before = last_offset
+    for position, (version, *fields) in entries(file, ABORTED):
+        transaction = AbortedTransaction(*fields)
+        fault = fault_of(version, transaction, before)
+        if fault:
+            raise Damaged(position, fault)
+        yield Aborted(file=file.path, **transaction._asdict())
+        before = transaction.last_offset
 
 
 def snapshot_rows(file: File, wanted: Selection) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from odradek.log.checkpoint import (
     RECOVERY_POINTS,
 )
 from odradek.log.dump.values import BY_TOPIC, Holds
-from odradek.log.loading import EPOCHS_FILE
+from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.meta_properties import META_PROPERTIES
 from odradek.log.names import parse_folder_name
 
@@ -62,7 +62,7 @@ BY_NAME = {
     LOG_STARTS: Kind.OFFSETS,
     HIGH_WATERMARKS: Kind.OFFSETS,
     CLEANER_OFFSETS: Kind.OFFSETS,
-    EPOCHS_FILE: Kind.LEADER_EPOCHS,
+    LEADER_EPOCHS: Kind.LEADER_EPOCHS,
     PARTITION_METADATA: Kind.PARTITION_METADATA,
     META_PROPERTIES: Kind.META_PROPERTIES,
     CLEAN_SHUTDOWN: Kind.CLEAN_SHUTDOWN,

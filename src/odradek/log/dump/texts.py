@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from itertools import islice
 
 from odradek.log.checkpoint import (
-    INT32_MAX,
-    INT64_MAX,
     VERSION,
     CorruptFile,
     read_number,
     read_partition_metadata,
     split_lines,
 )
+from odradek.log.config import INT32_MAX, INT64_MAX
 from odradek.log.disk import Disk
 from odradek.log.dump.damage import Damaged
 from odradek.log.dump.rows import LeaderEpoch, Offset, Properties, Row
