@@ -7,10 +7,9 @@ import pytest
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk
-from odradek.log.errors import LogError
 from odradek.log.log import Appended, Log
 from odradek.log.names import FileKind, FileState, file_name
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from tests.log.disk import Manner, PowerLost, SimDisk
 from tests.log.model import batches_of, check_indexes
 from tests.log.partition import FOLDER, NOW_MS, add, batch, end, files, fill, known, new_log, opened, produced, sent, sim, written
@@ -206,10 +205,10 @@ def test_below_the_recovery_point_nothing_is_cut() -> None:
 def test_a_damaged_log_is_read_up_to_the_damage_and_not_written() -> None:
     log = damaged_log()
     assert [found.base_offset for found in batches_of(log.read(3, 10_000, 8).read())] == [3, 4, 5, 6, 7]
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         add(log, batch())
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         log.append_as_follower(sent(10), now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -224,7 +223,7 @@ def test_a_read_that_meets_broken_headers_is_a_corrupt_message(field: int) -> No
     log.segments[0]._file = disk.open(path(0))
     log.segments[0]._boundaries.clear()
     log.segments[0].index.reset()
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         log.read(4, 1000, 5)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 

@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.log.errors import LogError
 from odradek.log.log import Appended, Log, Origin, Slice
 from odradek.wire.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, control_key
-from odradek.wire.errors import ErrorCode, ProtocolError
+from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.records import Record, build
 from tests.log.disk import SimDisk, SimFile
 from tests.log.model import batches_of
@@ -98,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
 
 def code_of(error: Exception) -> ErrorCode:
     """What the sender is answered with."""
-    if isinstance(error, LogError):
+    if isinstance(error, Refused):
         return error.code
     assert isinstance(error, CorruptBatch | InvalidBatch)
     return error.error
@@ -120,7 +119,7 @@ def test_what_is_refused_has_its_error_and_leaves_no_trace(what: str) -> None:
     before, indexes, names = known(log), indexed(log), files(log)
     steps = len(sim(log).steps)
     make, code = REFUSED[what]
-    with pytest.raises((LogError, ProtocolError)) as refused:
+    with pytest.raises((Refused, ProtocolError)) as refused:
         add(log, make(), epoch=5)
     assert code_of(refused.value) is code
     assert (known(log), indexed(log), files(log)) == (before, indexes, names)
@@ -132,7 +131,7 @@ def test_more_than_a_segment_can_hold_is_refused_and_leaves_no_trace() -> None:
     log = new_log(segment_bytes=300)
     add(log, batch())
     before, names = known(log), files(log)
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         add(log, batch(value=bytes(300)), epoch=5)
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert (known(log), files(log)) == (before, names)
@@ -163,7 +162,7 @@ def test_each_of_the_last_five_batches_of_a_producer_is_known_when_it_comes_agai
     before = known(log)
     for number in range(1, 6):
         assert add(log, produced(number * 2, 2)) == Appended(number * 2, number * 2 + 1, is_duplicate=True)
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         add(log, produced(0, 2))
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert known(log) == before
@@ -180,7 +179,7 @@ def test_they_are_known_after_a_restart_too(clean: bool) -> None:
     again = opened(sim(log).crash("kept"), log.config, clean=clean)
     for number in range(1, 6):
         assert add(again, produced(number * 2, 2)) == Appended(number * 3, number * 3 + 1, is_duplicate=True)
-    with pytest.raises(LogError):
+    with pytest.raises(Refused):
         add(again, produced(0, 2))
 
 
@@ -189,7 +188,7 @@ def test_after_a_restart_a_producer_goes_on_where_it_was() -> None:
     add(log, produced(0, 3))
     log.close(NOW_MS)
     again = opened(sim(log), log.config, clean=True)
-    with pytest.raises(LogError):
+    with pytest.raises(Refused):
         add(again, produced(4))
     assert add(again, produced(3)) == Appended(3, 3)
 
@@ -229,7 +228,7 @@ def test_a_follower_refuses_what_goes_back(offset: int) -> None:
     log.append_as_follower(sent(0, 5), now_ms=NOW_MS)
     before = known(log)
     for data in (sent(offset), sent(5) + sent(offset + 1)):
-        with pytest.raises(LogError) as refused:
+        with pytest.raises(Refused) as refused:
             log.append_as_follower(data, now_ms=NOW_MS)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert known(log) == before
@@ -329,7 +328,7 @@ def test_several_segments_are_several_ranges_of_their_files() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 21])
 def test_an_offset_that_the_log_does_not_have_is_out_of_range(offset: int) -> None:
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         ten_batches().read(offset, 100, 20)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -338,7 +337,7 @@ def test_an_offset_below_the_start_is_out_of_range_though_its_segment_is_there()
     log = ten_batches()
     log.move_high_watermark(20)
     log.move_start(3)
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         log.read(2, 100, 20)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert bases(log.read(3, 10, 20)) == [2]

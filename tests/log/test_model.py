@@ -18,14 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import compact
 from odradek.log.config import LogConfig
-from odradek.log.errors import LogError
 from odradek.log.folder import LogFolder
 from odradek.log.log import Appended, Origin
 from odradek.log.lookup import offset_for_timestamp, offset_of_max_timestamp
 from odradek.log.names import TopicPartition
 from odradek.wire.compression import Codec
 from odradek.wire.control import end_marker
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.records import Record, build
 from tests.kafka.dump import check_dump
 from tests.kafka.oracle import Oracle
@@ -166,7 +165,7 @@ class LogMachine(RuleBasedStateMachine):
         if known is None or not known.recent:
             return
         rows = [Record(0, self.now_ms, b"a", b"lost before")]
-        with pytest.raises(LogError) as refused:
+        with pytest.raises(Refused) as refused:
             self._produce(producer_id, rows, known.next_sequence + gap, transactional=known.open_since >= 0, codec=Codec.NONE)
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -179,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
         rows = [Record(0, self.now_ms, b"a", b"new epoch")]
         self._produce(producer_id, rows, 0, transactional=False, codec=Codec.NONE)
         zombie = build(rows, producer_id=producer_id, producer_epoch=known.epoch, base_sequence=known.next_sequence)
-        with pytest.raises(LogError) as refused:
+        with pytest.raises(Refused) as refused:
             self.log.append(zombie, leader_epoch=self.epoch, now_ms=self.now_ms)
         assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -326,7 +325,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(offset=st.sampled_from([-1, 1]))
     def read_outside(self, offset: int) -> None:
-        with pytest.raises(LogError) as refused:
+        with pytest.raises(Refused) as refused:
             self.log.read(self.start - 1 if offset < 0 else self.end + 1, 100, self.end)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 

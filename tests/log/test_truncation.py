@@ -2,10 +2,9 @@
 
 import pytest
 
-from odradek.log.errors import LogError
 from odradek.log.log import Appended, Log
 from odradek.log.lookup import offset_of_max_timestamp
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from tests.log.disk import SimDisk
 from tests.log.model import batches_of, check_indexes
 from tests.log.partition import NOW_MS, SMALL, add, batch, end, files, fill, known, new_log, opened, produced, sim, written
@@ -149,7 +148,7 @@ def test_the_start_moves_up_to_the_high_watermark_and_never_back() -> None:
     log.move_start(7)
     assert log.start_offset == 15
     assert [*log.epochs.entries] == [(1, 15), (2, 20)]
-    with pytest.raises(LogError) as refused:
+    with pytest.raises(Refused) as refused:
         log.move_start(21)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.start_offset == 15

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from odradek.log.config import INT32_MAX, LogConfig
 from odradek.log.disk import Disk, DiskFull, File
 from odradek.log.epochs import LeaderEpochs
-from odradek.log.errors import LogError
 from odradek.log.flush import Flush
 from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
@@ -39,7 +38,7 @@ from odradek.wire.batch import (
     read_header,
     set_offset_and_epoch,
 )
-from odradek.wire.errors import ErrorCode, ProtocolError
+from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.varint import Buffer
 
 REMEMBER_BYTES_MAX = 256 * 1024 * 1024  # how far back a producer's last batches are looked for after a restart
@@ -150,7 +149,7 @@ class Log:
     ) -> Appended:
         """Appends batches as the leader: gives them offsets and the epoch, in place.
 
-        LogError or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
+        Refused or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
         """
         batches = self._accepted(data, origin)
         for at, header in batches:
@@ -220,7 +219,7 @@ class Log:
                 check_end_marker(header, memoryview(data)[position : position + header.size])
             if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
-                raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+                raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
             if batches and header.last_offset - batches[0][1].base_offset > RELATIVE_OFFSET_MAX:
                 break  # no segment could hold both
             batches.append((position, header))
@@ -233,7 +232,7 @@ class Log:
 
     def _check_writable(self) -> None:
         if self.damage is not None:
-            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is damaged: {self.damage.reason}")
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is damaged: {self.damage.reason}")
 
     def _accepted(self, data: Buffer, origin: Origin) -> list[tuple[int, BatchHeader]]:
         self._check_writable()
@@ -246,7 +245,7 @@ class Log:
             judge(data, position, header)
             size = header.size
             if size > size_max:
-                raise LogError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, over max.message.bytes={size_max}")
+                raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, over max.message.bytes={size_max}")
             batches.append((position, header))
             position += size
         if len(batches) != 1 and (origin is Origin.CLIENT or not batches):
@@ -259,7 +258,7 @@ class Log:
         self.is_settled = False
         if len(data) > self.config.segment_bytes:
             reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
-            raise LogError(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
         last = batches[-1][1]
         segment = self.segments[-1]
         timestamp = last.max_timestamp if len(batches) == 1 else max([header.max_timestamp for _, header in batches])
@@ -320,7 +319,7 @@ class Log:
         """
         if not self.start_offset <= offset <= self.end_offset:
             reason = f"offset {offset} is outside of {self.start_offset} to {self.end_offset}"
-            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         ranges: list[FileRange] = []
         number = bisect_right(self.bases, offset) - 1
         try:
@@ -340,7 +339,7 @@ class Log:
                 if bytes_max <= 0:
                     break
         except ProtocolError as error:
-            raise LogError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         return Slice(ranges)
 
     def _readable_end(self, number: int, upper_offset: int) -> int:
@@ -457,7 +456,7 @@ class Log:
         """Hides what is below an offset; retention removes segments that lie below it as a whole."""
         if offset > self.high_watermark:
             reason = f"offset {offset} is past the high watermark {self.high_watermark}"
-            raise LogError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.truncate_from_start(offset)

@@ -16,12 +16,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from odradek.log.disk import Disk
-from odradek.log.errors import LogError
 from odradek.log.producer import NO_OFFSET, BatchMetadata, Producer
 from odradek.log.producer_snapshots import ProducerSnapshots
 from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MASK, TRANSACTIONAL, BatchHeader
 from odradek.wire.control import ControlType, read_end_marker
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.records import records
 from odradek.wire.varint import Buffer
 
@@ -31,7 +30,7 @@ EPOCH_MAX = 2**15 - 1
 EPOCH_BUMPED_SINCE = 2  # transaction.version: every end of a transaction raises the producer's epoch (KIP-890)
 
 
-class ProducerRefused(LogError):
+class ProducerRefused(Refused):
     """A batch that must not be appended, and what its producer is answered with."""
 
 

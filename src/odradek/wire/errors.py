@@ -210,3 +210,12 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+
+class Refused(Exception):
+    """What is asked for cannot be done: an error code that the protocol has, and a sentence for a person."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message

@@ -1,0 +1,63 @@
+"""What an API's handler knows: the request's context, and the node behind it, as far as an API may see it.
+
+Every API is one file with `KEY` and `handle(request, ctx)`. A handler gives
+  - a response: it is sent at once;
+  - a coroutine (`async def`): its result is sent, and later requests of the connection wait until then;
+  - None after `ctx.later()`: somebody calls `ctx.answer(response)` some time, and later requests go on meanwhile;
+  - None without it: there is no answer (produce with acks=0).
+Answers leave in the order of the requests in any case.
+
+Invariants
+ 1. A request is answered once, or its connection is closed.
+ 2. `Refused` is the one way to say no from below an API: an error code, and a sentence for a person.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.wire.frames import encode_response
+from odradek.wire.message import Buffers, Message
+
+if TYPE_CHECKING:
+    from odradek.api.services import Services
+
+
+class Connection(Protocol):
+    """Where a request came from."""
+
+    client_host: str  # "127.0.0.1"
+    listener: str  # the name of the listener, "PLAINTEXT"
+    software: tuple[str, str]  # name and version that the client gave in ApiVersions
+
+    def answered(self, ctx: "Context") -> None:
+        """An answer is there."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class Context:
+    """One request: who asks, in which version, and the node that answers."""
+
+    __slots__ = ("abandoned", "buffers", "client_id", "connection", "correlation_id", "is_waiting", "node", "version")
+
+    def __init__(
+        self, node: "Services", connection: Connection, version: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.is_waiting = False
+        self.abandoned: Callable[[], None] | None = None  # called when the connection closes before the answer is there
+        self.buffers: Buffers | None = None  # the answer
+
+    def later(self) -> None:
+        """The handler gives no response now; `answer` will be called."""
+        self.is_waiting = True
+
+    def answer(self, response: Message) -> None:
+        assert self.buffers is None, "a request is answered once"
+        self.buffers = encode_response(response, self.version, self.correlation_id)
+        self.connection.answered(self)
