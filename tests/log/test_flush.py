@@ -72,7 +72,7 @@ def test_files_are_synced_before_the_folder_that_names_them() -> None:
     end(log, commit=False)
     add(log, batch())
     sim(log).steps.clear()
-    log.flush(NOW_MS)
+    log.start_flush().run()
     order = syncs(sim(log).steps)
     assert order[-1] == "orders-0"
     assert {*order[:-1]} == {
@@ -125,7 +125,7 @@ def test_the_checkpoint_of_the_recovery_point_follows_the_syncs() -> None:
     order = syncs(disk.steps)
     assert order.index("00000000000000000000.log") < order.index("recovery-point-offset-checkpoint.tmp")
     renamed = [step.path for step in disk.steps if step.kind == "rename"]
-    assert renamed[0].endswith("recovery-point-offset-checkpoint")
+    assert [name.rpartition("/")[2] for name in renamed[:2]] == ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint"]
     assert b"orders 0 3" in disk.crash("strict").read("/disk/data/recovery-point-offset-checkpoint")
 
 

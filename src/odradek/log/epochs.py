@@ -4,8 +4,9 @@ Kept in `leader-epoch-checkpoint`, one "epoch start-offset" line each, and rebui
 
 Invariants
  1. Epochs and start offsets both rise strictly from entry to entry.
- 2. The file is written before memory changes: what was answered from here is still here after a crash.
- 3. Nothing is written while nothing changes, so that every batch may be assigned at the price of a comparison.
+ 2. What an append assigns is in memory alone until the log is flushed: above the recovery point a start reads the batches anyway.
+    Whatever takes epochs away is on disk before memory changes.
+ 3. While nothing changes, a batch is assigned at the price of a comparison.
 """
 
 from bisect import bisect_right
@@ -50,7 +51,8 @@ class LeaderEpochs:
         entry = EpochStart(epoch, start_offset)
         if not self._is_news(entry):
             return False
-        self._write(self._without_conflicts(entry))
+        self._set(self._without_conflicts(entry))
+        self.is_saved = False
         return True
 
     def learn(self, epoch: int, start_offset: int) -> None:
@@ -60,7 +62,7 @@ class LeaderEpochs:
             self._write_if_room(self._without_conflicts(entry))
 
     def save(self) -> None:
-        """Writes what there was no room for."""
+        """Writes what is in memory alone."""
         if not self.is_saved:
             self._write(self.entries)
 

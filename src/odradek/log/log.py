@@ -556,6 +556,8 @@ class Log:
         return flush
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
+        """Moves the recovery point; below it nobody reads the epochs from the batches any more."""
+        self.epochs.save()
         if flush.cuts == self.cuts and self.damage is None:
             for segment in flush.closed:
                 segment.is_synced = True
@@ -571,7 +573,6 @@ class Log:
     def close(self, now_ms: int) -> None:
         """Leaves the folder so that the next start need not look at any record; with damage, so that it finds it again."""
         if not self.is_settled and self.damage is None:
-            self.epochs.save()
             self.producers.take_snapshot()
             self.active.seal()
             flush = self.start_flush()
