@@ -141,9 +141,14 @@ def _after_colon(path: str, lines: list[str], line: int) -> str:
     return parts[1]
 
 
-def write_partition_metadata(disk: Disk, path: str, topic_id: UUID) -> None:
+def partition_metadata(topic_id: UUID) -> bytes:
+    """The content of the file that says to which topic a log belongs."""
     assert topic_id.int
-    replace_file(disk, path, f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
+    return f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def write_partition_metadata(disk: Disk, path: str, topic_id: UUID) -> None:
+    replace_file(disk, path, partition_metadata(topic_id))
 
 
 def uuid_text(value: UUID) -> str:

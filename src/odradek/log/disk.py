@@ -110,13 +110,23 @@ class Lock(Protocol):
 
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
     """Writes a small file as a whole: after a crash the old content is there or the new, never a mixture."""
-    temporary = path + ".tmp"
-    disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    file.append([content])
-    file.sync()
-    disk.rename(temporary, path)
-    disk.sync_folder(os.path.dirname(path))
+    replace_files(disk, {path: content})
+
+
+def replace_files(disk: Disk, contents: dict[str, bytes]) -> None:
+    """The same for many: everything is written before anything is synced, so that the file system can do it in one go."""
+    files = []
+    for path, content in contents.items():
+        temporary = path + ".tmp"
+        disk.remove(temporary)
+        files.append(disk.open(temporary, create=True))
+        files[-1].append([content])
+    for file in files:
+        file.sync()
+    for path in contents:
+        disk.rename(path + ".tmp", path)
+    for folder in dict.fromkeys(map(os.path.dirname, contents)):
+        disk.sync_folder(folder)
 
 
 class RealFile:

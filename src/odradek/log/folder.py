@@ -20,14 +20,14 @@ from odradek.log.checkpoint import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     CorruptFile,
+    partition_metadata,
     read_clean_shutdown,
     read_offsets,
     write_clean_shutdown,
     write_offsets,
-    write_partition_metadata,
 )
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk, DiskFull
+from odradek.log.disk import Disk, DiskFull, Lock, replace_files
 from odradek.log.loading import open_log
 from odradek.log.log import Log
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
@@ -35,6 +35,13 @@ from odradek.log.names import FolderState, TopicPartition, folder_name, parse_fo
 
 LOCK = ".lock"
 METADATA_LOG = "__cluster_metadata-0"  # the quorum opens it, with rules of its own
+
+
+def lock_folder(disk: Disk, path: str) -> Lock:
+    """Makes the folder if it is not there, and takes it for this process. BlockingIOError when another process has it."""
+    disk.make_folder(path)
+    disk.sync_folder(os.path.dirname(os.path.abspath(path)))
+    return disk.lock(f"{path}/{LOCK}")
 
 
 class LogFolder:
@@ -49,8 +56,9 @@ class LogFolder:
         now_ms: int,
         jitter: Callable[[int], int],
         unique_id: Callable[[], str],
+        lock: Lock | None = None,
     ) -> None:
-        """BlockingIOError when another process has the folder."""
+        """`lock` is what `lock_folder` gave, if that was called already. BlockingIOError when another process has the folder."""
         self.disk = disk
         self.path = path
         self.config_of = config_of
@@ -60,9 +68,7 @@ class LogFolder:
         self.futures: dict[TopicPartition, Log] = {}
         self.strays: list[str] = []
         self.deletions: list[tuple[int, str]] = []
-        disk.make_folder(path)
-        disk.sync_folder(os.path.dirname(os.path.abspath(path)))
-        self.lock = disk.lock(self._file(LOCK))
+        self.lock = lock or lock_folder(disk, path)
         try:
             self._load(now_ms)
         except BaseException:
@@ -146,14 +152,26 @@ class LogFolder:
             self.checkpoint()
 
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
-        """A new, empty log. Its folder and the topic's id are durable before anything can be appended."""
-        assert partition not in self.logs
-        name = folder_name(partition)
-        self.disk.make_folder(self._file(name))
-        write_partition_metadata(self.disk, self._file(f"{name}/{PARTITION_METADATA}"), topic_id)
+        return self.create_all({partition: topic_id}, now_ms)[0]
+
+    def create_all(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> list[Log]:
+        """New, empty logs. Their folders and topics' ids are durable before anything can be appended; the more are made at once, the
+        less a sync costs each."""
+        assert not self.logs.keys() & partitions.keys()
+        names = {partition: folder_name(partition) for partition in partitions}
+        for name in names.values():
+            self.disk.make_folder(self._file(name))
+        replace_files(
+            self.disk,
+            {
+                self._file(f"{names[partition]}/{PARTITION_METADATA}"): partition_metadata(topic_id)
+                for partition, topic_id in partitions.items()
+            },
+        )
         self.disk.sync_folder(self.path)
-        log = self.logs[partition] = self._open(partition, name, now_ms, clean=True)
-        return log
+        made = [self._open(partition, name, now_ms, clean=True) for partition, name in names.items()]
+        self.logs.update(zip(partitions, made, strict=True))
+        return made
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         """Takes a log away at once, and its files when nobody can be about to read them."""

@@ -144,14 +144,15 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
+        header: BatchHeader | None = None,
         verification: Verification | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Appends batches as the leader: gives them offsets and the epoch, in place.
+        """Appends batches as the leader: gives them offsets and the epoch, in place. `header` is that of the first, if it was read.
 
         Refused or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
         """
-        batches = self._accepted(data, origin)
+        batches = self._accepted(data, origin, header)
         for at, header in batches:
             if header.producer_id < 0 or origin is Origin.RAFT:
                 continue
@@ -234,20 +235,22 @@ class Log:
         if self.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is damaged: {self.damage.reason}")
 
-    def _accepted(self, data: Buffer, origin: Origin) -> list[tuple[int, BatchHeader]]:
+    def _accepted(self, data: Buffer, origin: Origin, header: BatchHeader | None) -> list[tuple[int, BatchHeader]]:
         self._check_writable()
         judge = check_produced if origin is Origin.CLIENT else check
         size_max = INT32_MAX if origin is Origin.RAFT else self.config.max_message_bytes
         batches = []
         position, end = 0, len(data)
         while position < end:
-            header = read_header(data, position)
+            if header is None:
+                header = read_header(data, position)
             judge(data, position, header)
             size = header.size
             if size > size_max:
                 raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, over max.message.bytes={size_max}")
             batches.append((position, header))
             position += size
+            header = None
         if len(batches) != 1 and (origin is Origin.CLIENT or not batches):
             reason = f"{len(batches)} batches, where one request has exactly one for a partition"
             raise InvalidBatch(reason, "records", 0)
