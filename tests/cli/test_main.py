@@ -17,15 +17,14 @@ def test_version_is_said_in_both_ways() -> None:
     assert re.fullmatch(r"odradek \d+\.\d+\.\d+\n", odradek("version").stdout)
 
 
-def test_start_says_that_there_is_no_node_yet() -> None:
-    done = odradek("start")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "no node yet" in done.stderr
-
-
 def test_usage_errors_have_status_2() -> None:
-    for arguments in (["fly"], ["log", "dump"], ["log", "dump", "--limit", "x", "."], ["log", "dump", "--as", "x", "."]):
+    for arguments in (
+        ["fly"],
+        ["log", "dump"],
+        ["log", "dump", "--limit", "x", "."],
+        ["log", "dump", "--as", "x", "."],
+        ["start", "-o", "x"],
+    ):
         done = odradek(*arguments)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr

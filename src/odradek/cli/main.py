@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli import log
+from odradek.cli import log, start
 
 app = typer.Typer(
     help="Odradek, an event log that any Kafka client takes for Kafka.",
@@ -19,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(log.app, name="log")
+app.command()(start.start)
 
 
 def show_version(wanted: bool) -> None:
@@ -34,17 +35,6 @@ def options(
     ] = False,
 ) -> None:
     pass
-
-
-@app.command()
-def start() -> None:
-    """Start a node."""
-    typer.echo(
-        "odradek: this version has no node yet and cannot serve; "
-        "what works is `odradek log dump PATH`, which shows the files of a Kafka log folder.",
-        err=True,
-    )
-    raise typer.Exit(1)
 
 
 @app.command()
