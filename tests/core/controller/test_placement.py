@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.core.controller.decision import Refused
 from odradek.core.controller.placement import Placement
 from odradek.core.metadata.brokers import Broker
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from tests.core.controller.cluster import registration
 
 
@@ -35,7 +34,7 @@ def test_replicas_are_on_different_brokers_and_the_leader_is_not_fenced(
     if replicas > len(brokers) or len(fenced) == len(brokers):
         with pytest.raises(Refused) as refusal:
             placement.next(replicas)
-        assert refusal.value.error is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert refusal.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
         return
     for _ in range(partitions):
         placed = placement.next(replicas)

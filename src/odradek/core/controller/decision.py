@@ -10,7 +10,6 @@ Invariants
 from collections.abc import Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 
 RECORDS_MAX: Final = 10_000  # of one request, as in Kafka
@@ -26,12 +25,3 @@ class Decision(Generic[Answer_co]):
     def __init__(self, records: Sequence[Versioned], response: Answer_co) -> None:
         self.records = list(records)
         self.response: Answer_co = response
-
-
-class Refused(Exception):
-    """Why the controller does not do it: an error code, and a sentence for a person."""
-
-    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message if message is not None else error.name)
-        self.error = error
-        self.message = message

@@ -7,12 +7,12 @@ Invariants
 
 from collections.abc import Sequence
 
-from odradek.core.controller.decision import RECORDS_MAX, Decision, Refused, Versioned
+from odradek.core.controller.decision import RECORDS_MAX, Decision, Versioned
 from odradek.core.controller.placement import Chance, Placement
 from odradek.core.metadata.features import METADATA_VERSION, RecordVersions
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Topic
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import CreatePartitionsRequest, CreatePartitionsResponse, PartitionRecord
 
 TOO_MANY = "Excessively large number of partitions per request."
@@ -116,7 +116,7 @@ def create_partitions(
                 raise Refused(ErrorCode.POLICY_VIOLATION, TOO_MANY)
             records += added
         except Refused as refusal:
-            result.error_code, result.error_message = refusal.error, refusal.message
+            result.error_code, result.error_message = refusal.code, refusal.message or None
         results.append(result)
     return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
@@ -126,7 +126,7 @@ def added_partitions(
 ) -> list[Versioned]:
     topic = image.topics.get(wanted.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     count = len(topic.partitions)
     check_count(topic, wanted)
     replication_factor = len(next(iter(topic.partitions.values())).replicas)

@@ -9,9 +9,8 @@ Invariants
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
-from odradek.core.controller.decision import Refused
 from odradek.core.metadata.brokers import Broker
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 
 Chance: TypeAlias = Callable[[int], int]  # picks a number below its argument
 Some = TypeVar("Some")

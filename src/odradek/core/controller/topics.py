@@ -13,12 +13,12 @@ from collections.abc import Callable
 import msgspec
 
 from odradek.core.config.key import InvalidConfig
-from odradek.core.controller.decision import RECORDS_MAX, Decision, Refused, Versioned
+from odradek.core.controller.decision import RECORDS_MAX, Decision, Versioned
 from odradek.core.controller.partitions import TOO_MANY, assigned_isr, check_assignment, new_partition, placed_isr
 from odradek.core.controller.placement import Chance, Placement
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from odradek.core.metadata.topic_names import CLUSTER_METADATA, may_collide, name_fault, unified
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import ConfigRecord, CreateTopicsRequest, CreateTopicsResponse, TopicRecord
 
 CreatableTopic = CreateTopicsRequest.CreatableTopic
@@ -53,7 +53,7 @@ def create_topics(image: MetadataImage, request: CreateTopicsRequest, rules: Top
             made, result = created(image, topic, configs, rules)
             records += made
         except Refused as refusal:
-            result = refused(topic.name, refusal.error, refusal.message)
+            result = refused(topic.name, refusal.code, refusal.message or None)
         results.append(result)
     for name, count in counts.items():
         if count > 1:
@@ -167,6 +167,6 @@ def placed(image: MetadataImage, topic: CreatableTopic, rules: TopicRules) -> li
         placement.check(replication_factor)
     except Refused as refusal:
         reason = f"Unable to replicate the partition {replication_factor} time(s): {refusal.message}"
-        raise Refused(refusal.error, reason) from refusal
+        raise Refused(refusal.code, reason) from refusal
     count = partition_count(rules)(topic)
     return [(replicas, placed_isr(image, replicas)) for replicas in (placement.next(replication_factor) for _ in range(count))]

@@ -81,6 +81,7 @@ class RecordVersions:
 
     def __init__(self, metadata_version: int) -> None:
         self.metadata_version = metadata_version
+        self.has_zk_migration = metadata_version >= 8  # 3.4-IV0
         self.has_scram = metadata_version >= 11  # 3.5-IV2
         self.has_transactions = metadata_version >= 13  # 3.6-IV1
         self.has_delegation_tokens = metadata_version >= 14  # 3.6-IV2
@@ -95,7 +96,7 @@ class RecordVersions:
             return 4
         if self.has_directories:
             return 3
-        return 2 if self.metadata_version >= 8 else 1  # 3.4-IV0
+        return 2 if self.has_zk_migration else 1
 
     @property
     def partition(self) -> int:

@@ -1,0 +1,55 @@
+"""The first records of a cluster, and what a controller writes when it takes over.
+
+`bootstrap.checkpoint` holds the feature levels that a folder was formatted with. They go into an empty log, as one metadata
+transaction, when its first controller starts.
+
+Invariants
+ 1. An empty log gets features before anything else: they say how to read the rest.
+ 2. A transaction that another controller left open is aborted before anything is decided.
+"""
+
+from collections.abc import Sequence
+
+from odradek.core.controller.decision import Decision, Versioned
+from odradek.core.metadata.features import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SERVED, RecordVersions
+from odradek.core.metadata.image import BROKER_RESOURCE, MetadataImage
+from odradek.wire.message import Message
+from odradek.wire.messages import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+TRANSACTION_NAME = "Bootstrap records"
+ABORT_REASON = "Controller failover"
+
+
+def new_features() -> list[Versioned]:
+    """The feature levels of a new cluster: all that is served, metadata.version first; kraft.version stands elsewhere."""
+    names = [METADATA_VERSION, *sorted(name for name in SERVED if name not in (METADATA_VERSION, KRAFT_VERSION))]
+    return [(FeatureLevelRecord(name=name, feature_level=SERVED[name][1]), 0) for name in names]
+
+
+def activation(image: MetadataImage, bootstrap: Sequence[Message], min_insync_replicas: int) -> Decision[None]:
+    """What a controller writes before its first decision. `bootstrap` are the records of bootstrap.checkpoint."""
+    records: list[Versioned] = []
+    if image.transaction is not None:
+        records.append((AbortTransactionRecord(reason=ABORT_REASON), 0))
+    if not image.features:
+        records += first_records(bootstrap, min_insync_replicas)
+    return Decision(records, None)
+
+
+def first_records(bootstrap: Sequence[Message], min_insync_replicas: int) -> list[Versioned]:
+    given: list[Versioned] = [(record, 0) for record in bootstrap] or new_features()
+    levels = {record.name: record.feature_level for record, _ in given if isinstance(record, FeatureLevelRecord)}
+    if levels.get(ELR_VERSION):  # eligible leader replicas need one value for the whole cluster
+        value = str(min_insync_replicas)
+        config = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
+        given.append((config, 0))
+    if not RecordVersions(levels[METADATA_VERSION]).has_transactions:
+        return given
+    return [(BeginTransactionRecord(name=TRANSACTION_NAME), 0), *given, (EndTransactionRecord(), 0)]

@@ -1,0 +1,80 @@
+"""Who votes in the metadata quorum: node ids, the ids of their folders, and where their controller listeners are.
+
+With kraft.version 1 the voters stand in the log and in snapshots; with 0 only in `controller.quorum.voters`, and nobody knows
+the ids of their folders.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from odradek.wire.message import NIL_UUID
+from odradek.wire.messages import VotersRecord
+
+KRAFT_VERSION_MIN: Final = 0
+KRAFT_VERSION_MAX: Final = 1
+
+_VOTER: Final = re.compile(r"([0-9]+)@(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]+)")
+
+
+class Voter(msgspec.Struct, frozen=True):
+    id: int
+    directory_id: bytes = NIL_UUID
+    endpoints: tuple[tuple[str, str, int], ...] = ()  # listener, host, port
+
+
+class VoterSet(msgspec.Struct, frozen=True):
+    voters: tuple[Voter, ...]
+
+    @property
+    def ids(self) -> list[int]:
+        return [voter.id for voter in self.voters]
+
+    def find(self, node_id: int) -> Voter | None:
+        return next((voter for voter in self.voters if voter.id == node_id), None)
+
+    def with_voter(self, changed: Voter) -> "VoterSet":
+        """The same with another entry of one voter."""
+        return VoterSet(tuple(changed if voter.id == changed.id else voter for voter in self.voters))
+
+    def to_record(self) -> VotersRecord:
+        feature = VotersRecord.KRaftVersionFeature(
+            min_supported_version=KRAFT_VERSION_MIN, max_supported_version=KRAFT_VERSION_MAX
+        )
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecord.Voter(
+                    voter_id=voter.id,
+                    voter_directory_id=voter.directory_id,
+                    endpoints=[VotersRecord.Endpoint(name=name, host=host, port=port) for name, host, port in voter.endpoints],
+                    kraft_version_feature=feature,
+                )
+                for voter in self.voters
+            ],
+        )
+
+    @classmethod
+    def of(cls, record: VotersRecord) -> "VoterSet":
+        return cls(
+            tuple(
+                Voter(
+                    voter.voter_id,
+                    voter.voter_directory_id,
+                    tuple((point.name, point.host, point.port) for point in voter.endpoints),
+                )
+                for voter in record.voters
+            )
+        )
+
+
+def parse_voters(text: str) -> VoterSet:
+    """The voters of `controller.quorum.voters`: 1@host:9093,2@[::1]:9093."""
+    voters = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = _VOTER.fullmatch(part)
+        if match is None:
+            raise ValueError(f"controller.quorum.voters has {part!r}: write each voter as id@host:port")
+        voters.append(Voter(int(match[1]), NIL_UUID, (("", match[2] or match[3], int(match[4])),)))
+    return VoterSet(tuple(voters))
