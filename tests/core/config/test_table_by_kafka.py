@@ -95,3 +95,9 @@ def test_the_keys_that_stand_behind_others_are_those_of_kafka(oracle: Oracle) ->
     assert topics == relations["topic"]
     groups = {key.name: key.synonyms[0] if key.synonyms else None for key in sections()["group"].values()}
     assert groups == relations["group"]
+
+
+def test_every_key_is_documented_in_a_sentence() -> None:
+    for keys in sections().values():
+        for key in keys.values():
+            assert re.fullmatch(r"[A-Z`].{20,}[.]", key.documentation), key.name
