@@ -49,6 +49,11 @@ def names(disk: Disk) -> list[str]:
 # -- the lock
 
 
+def expire(folder: LogFolder, now_ms: int) -> None:
+    for remove in folder.expire(now_ms):
+        remove()
+
+
 def test_a_folder_is_one_process_s_only(tmp_path: Path) -> None:
     folder = open_folder(RealDisk(), str(tmp_path / "data"))
     program = (
@@ -130,10 +135,10 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() -> None:
     assert f"orders-0.{ID}-delete" in names(disk)
     assert f"orders-0.{ID}-delete" in names(disk.crash("strict"))
     assert ORDERS not in read_offsets(disk, f"{DATA}/{RECOVERY_POINTS}")
-    folder.expire(NOW_MS + 999)
+    expire(folder, NOW_MS + 999)
     assert f"orders-0.{ID}-delete" in names(disk)
     assert found.read() == expected
-    folder.expire(NOW_MS + 1000)
+    expire(folder, NOW_MS + 1000)
     assert f"orders-0.{ID}-delete" not in names(disk)
     assert folder.create(ORDERS, UUID(int=9), NOW_MS).end_offset == 0
 
@@ -185,9 +190,9 @@ def test_what_expires_is_what_each_log_s_retention_says() -> None:
     log = folder.create(ORDERS, UUID(int=1), NOW_MS)
     fill(log, 9)
     log.move_high_watermark(9)
-    folder.expire(NOW_MS + 500)
+    expire(folder, NOW_MS + 500)
     assert log.start_offset == 0
-    folder.expire(NOW_MS + 5000)
+    expire(folder, NOW_MS + 5000)
     assert log.start_offset == 9
     assert not [name for name, _ in disk.names(f"{DATA}/orders-0") if name.endswith(".deleted")]
 

@@ -13,7 +13,7 @@ Invariants
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from odradek.log.config import INT32_MAX, INT64_MAX
@@ -56,7 +56,11 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    write_rows(disk, path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    replace_file(disk, path, format_offsets(offsets))
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return format_rows([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
@@ -82,10 +86,12 @@ def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
     return rows
 
 
-def write_rows(disk: Disk, path: str, rows: Iterable[str]) -> None:
-    lines = [*rows]
-    text = "\n".join([str(VERSION), str(len(lines)), *lines, ""])
-    replace_file(disk, path, text.encode())
+def write_rows(disk: Disk, path: str, rows: list[str]) -> None:
+    replace_file(disk, path, format_rows(rows))
+
+
+def format_rows(rows: list[str]) -> bytes:
+    return "\n".join([str(VERSION), str(len(rows)), *rows, ""]).encode()
 
 
 def split_lines(path: str, content: bytes) -> list[str]:

@@ -10,6 +10,7 @@ Invariants
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 from odradek.log.checkpoint import (
@@ -20,6 +21,7 @@ from odradek.log.checkpoint import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     CorruptFile,
+    format_offsets,
     partition_metadata,
     read_clean_shutdown,
     read_offsets,
@@ -112,7 +114,9 @@ class LogFolder:
                 high_watermark = 0 if future else high_watermarks.get(partition, 0)
                 log.move_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
         if {*recovery_points, *starts, *high_watermarks, *self.clean_offsets} - self.logs.keys():
-            self._forget_deleted()
+            self.clean_offsets = {partition: clean for partition, clean in self.clean_offsets.items() if partition in self.logs}
+            with suppress(DiskFull):
+                self.checkpoint()
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; one that is damaged tells nothing, and nothing is lost by it but time."""
@@ -144,20 +148,14 @@ class LogFolder:
         if log is not None and self.clean_offsets.get(partition, 0) > log.recovery_point:
             self.note_compacted(partition, log.recovery_point)
 
-    def _forget_deleted(self) -> None:
-        """Nothing of a deleted log may be believed of the next one that has its name."""
-        self.clean_offsets = {partition: clean for partition, clean in self.clean_offsets.items() if partition in self.logs}
-        with suppress(DiskFull):
-            write_offsets(self.disk, self._file(CLEANER_OFFSETS), self.clean_offsets)
-            self.checkpoint()
-
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
-        return self.create_all({partition: topic_id}, now_ms)[0]
+        """A new, empty log."""
+        self.adopt(self.make({partition: topic_id}, now_ms))
+        return self.logs[partition]
 
-    def create_all(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> list[Log]:
-        """New, empty logs. Their folders and topics' ids are durable before anything can be appended; the more are made at once, the
-        less a sync costs each."""
-        assert not self.logs.keys() & partitions.keys()
+    def make(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> dict[TopicPartition, Log]:
+        """New, empty logs, which `adopt` takes; on any thread. Their folders and topics' ids are durable before anything can be
+        appended: the more are made at once, the less a sync costs each."""
         names = {partition: folder_name(partition) for partition in partitions}
         for name in names.values():
             self.disk.make_folder(self._file(name))
@@ -169,39 +167,61 @@ class LogFolder:
             },
         )
         self.disk.sync_folder(self.path)
-        made = [self._open(partition, name, now_ms, clean=True) for partition, name in names.items()]
-        self.logs.update(zip(partitions, made, strict=True))
-        return made
+        return {partition: self._open(partition, name, now_ms, clean=True) for partition, name in names.items()}
+
+    def adopt(self, logs: dict[TopicPartition, Log]) -> None:
+        assert not self.logs.keys() & logs.keys()
+        self.logs.update(logs)
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Takes a log away at once, and its files when nobody can be about to read them."""
-        log = self.logs.pop(partition)
-        name = folder_name(partition, FolderState.DELETE, self.unique_id())
-        self.disk.rename(log.folder, self._file(name))
-        self.disk.sync_folder(self.path)
-        self.deletions.append((now_ms + log.config.file_delete_delay_ms, self._file(name)))
-        self._forget_deleted()
+        self.discard([self.forget(partition)], now_ms)
+        with suppress(DiskFull):
+            self.checkpoint()
 
-    def expire(self, now_ms: int) -> None:
-        """Retention, producers that have gone, files whose time to be removed has come or that nobody has read of late."""
+    def forget(self, partition: TopicPartition) -> Log:
+        """Takes a log away at once; `discard` is to follow."""
+        self.clean_offsets.pop(partition, None)
+        return self.logs.pop(partition)
+
+    def discard(self, logs: list[Log], now_ms: int) -> None:
+        """Renames the folders of logs that were forgotten, on any thread; their files go when nobody can be about to read them.
+        Nothing that the checkpoints say may be believed of the next log with that name: they are to be written next."""
+        for log in logs:
+            partition, _ = parse_folder_name(os.path.basename(log.folder)) or (None, None)
+            assert partition is not None
+            path = self._file(folder_name(partition, FolderState.DELETE, self.unique_id()))
+            self.disk.rename(log.folder, path)
+            self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
+        self.disk.sync_folder(self.path)
+
+    def expire(self, now_ms: int) -> list[Callable[[], None]]:
+        """Retention, producers that have gone, files that nobody has read of late. Gives what removes the files whose time has
+        come: that takes long, and may be called on any thread."""
+        due: list[Callable[[], None]] = []
         for log in self.logs.values():
             log.delete_expired(now_ms)
             log.producers.remove_expired(now_ms)
-            log.delete_due(now_ms)
+            due += log.deletions_due(now_ms)
             for segment in log.segments[:-1]:
                 segment.release()
-        due = [path for due_ms, path in self.deletions if due_ms <= now_ms]
+        due += [partial(self.disk.remove_folder, path) for due_ms, path in self.deletions if due_ms <= now_ms]
         self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
-        for path in due:
-            self.disk.remove_folder(path)
+        return due
 
     def checkpoint(self) -> None:
-        """Notes where each log has been synced to, begins, and is committed to."""
-        self.checkpoint_recovery_points()
+        """Notes where each log has been synced to, begins, is committed and compacted to."""
+        replace_files(self.disk, self.checkpoints())
+
+    def checkpoints(self) -> dict[str, bytes]:
+        """The checkpoints as they are to be written, by path."""
         logs = self.logs.items()
-        starts = {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]}
-        write_offsets(self.disk, self._file(LOG_STARTS), starts)
-        write_offsets(self.disk, self._file(HIGH_WATERMARKS), {partition: log.high_watermark for partition, log in logs})
+        offsets = {
+            RECOVERY_POINTS: {partition: log.recovery_point for partition, log in logs},
+            LOG_STARTS: {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]},
+            HIGH_WATERMARKS: {partition: log.high_watermark for partition, log in logs},
+            CLEANER_OFFSETS: self.clean_offsets,
+        }
+        return {self._file(name): format_offsets(rows) for name, rows in offsets.items()}
 
     def checkpoint_recovery_points(self) -> None:
         points = {partition: log.recovery_point for partition, log in self.logs.items()}

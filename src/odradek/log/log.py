@@ -148,7 +148,7 @@ class Log:
         verification: Verification | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Appends batches as the leader: gives them offsets and the epoch, in place. `header` is that of the first, if it was read.
+        """Appends batches as the leader: gives them offsets and the epoch, in place. `header` is the first's, if it was read.
 
         Refused or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
         """
@@ -505,11 +505,14 @@ class Log:
                 if snapshot is not None:
                     self.deletions.append((due_ms, snapshot))
 
-    def delete_due(self, now_ms: int) -> None:
-        """Removes the files whose time has come."""
+    def deletions_due(self, now_ms: int) -> list[Callable[[], None]]:
+        """What removes the files whose time has come."""
         due = [remove for due_ms, remove in self.deletions if due_ms <= now_ms]
         self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
-        for remove in due:
+        return due
+
+    def delete_due(self, now_ms: int) -> None:
+        for remove in self.deletions_due(now_ms):
             remove()
 
     def swap_segments(self, old: list[Segment], new: Segment, now_ms: int) -> bool:
