@@ -144,7 +144,7 @@ class Quorum:
                     f"{self.metadata_log.folder} does not say who votes: set controller.quorum.voters as it was when the folder "
                     "was formatted, or format a new folder"
                 )
-            voters = parse_voters(config.static_voters)
+            voters = parse_voters(config.static_voters, config.endpoints[0][0])
         else:
             assert self.voters is not None
             voters = self.voters

@@ -14,7 +14,7 @@ TOPIC_NUMBERS = itertools.count(1)
 
 
 def folder_of(broker: int) -> bytes:
-    return broker.to_bytes(16, "big")
+    return b"the folder of %02d" % broker
 
 
 def registration(broker: int, rack: str | None = None, *, fenced: bool = True, epoch: int = 0) -> RegisterBrokerRecord:

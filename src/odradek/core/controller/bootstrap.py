@@ -11,6 +11,7 @@ Invariants
 from collections.abc import Sequence
 
 from odradek.core.controller.decision import Decision, Versioned
+from odradek.core.controller.replication import MIN_INSYNC_REPLICAS
 from odradek.core.metadata.features import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SERVED, RecordVersions
 from odradek.core.metadata.image import BROKER_RESOURCE, MetadataImage
 from odradek.wire.message import Message
@@ -22,7 +23,6 @@ from odradek.wire.messages import (
     FeatureLevelRecord,
 )
 
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
 TRANSACTION_NAME = "Bootstrap records"
 ABORT_REASON = "Controller failover"
 
@@ -46,10 +46,23 @@ def activation(image: MetadataImage, bootstrap: Sequence[Message], min_insync_re
 def first_records(bootstrap: Sequence[Message], min_insync_replicas: int) -> list[Versioned]:
     given: list[Versioned] = [(record, 0) for record in bootstrap] or new_features()
     levels = {record.name: record.feature_level for record, _ in given if isinstance(record, FeatureLevelRecord)}
-    if levels.get(ELR_VERSION):  # eligible leader replicas need one value for the whole cluster
-        value = str(min_insync_replicas)
-        config = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
-        given.append((config, 0))
+    if levels.get(ELR_VERSION):
+        given += elr_settings(MetadataImage(), min_insync_replicas)
     if not RecordVersions(levels[METADATA_VERSION]).has_transactions:
         return given
     return [(BeginTransactionRecord(name=TRANSACTION_NAME), 0), *given, (EndTransactionRecord(), 0)]
+
+
+def elr_settings(image: MetadataImage, min_insync_replicas: int) -> list[Versioned]:
+    """Eligible leader replicas need one min.insync.replicas for the whole cluster, and none of single brokers."""
+    records: list[Versioned] = []
+    if MIN_INSYNC_REPLICAS not in image.configs.get((BROKER_RESOURCE, ""), {}):
+        records.append((min_insync_config("", str(min_insync_replicas)), 0))
+    for (kind, name), entries in image.configs.items():
+        if kind == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in entries:
+            records.append((min_insync_config(name, None), 0))
+    return records
+
+
+def min_insync_config(broker: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=broker, name=MIN_INSYNC_REPLICAS, value=value)

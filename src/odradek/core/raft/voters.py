@@ -69,12 +69,12 @@ class VoterSet(msgspec.Struct, frozen=True):
         )
 
 
-def parse_voters(text: str) -> VoterSet:
-    """The voters of `controller.quorum.voters`: 1@host:9093,2@[::1]:9093."""
+def parse_voters(text: str, listener: str) -> VoterSet:
+    """The voters of `controller.quorum.voters`: 1@host:9093,2@[::1]:9093; each at its listener of that name."""
     voters = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = _VOTER.fullmatch(part)
         if match is None:
             raise ValueError(f"controller.quorum.voters has {part!r}: write each voter as id@host:port")
-        voters.append(Voter(int(match[1]), NIL_UUID, (("", match[2] or match[3], int(match[4])),)))
+        voters.append(Voter(int(match[1]), NIL_UUID, ((listener, match[2] or match[3], int(match[4])),)))
     return VoterSet(tuple(voters))

@@ -1,0 +1,94 @@
+"""What happens to partitions when brokers come and go: who leaves which ISR, and who leads then.
+
+Invariants
+ 1. A broker that leaves is in no ISR and leads nothing; one that stopped uncleanly is not eligible to lead either.
+ 2. A broker that comes leads partitions that have no leader, where it may.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from odradek.core.controller.decision import Versioned
+from odradek.core.controller.partition_change import Election, PartitionChange
+from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from odradek.core.metadata.topics import NO_LEADER, Partition
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+class ReplicationRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The node's own settings, which count where neither the topic nor the cluster says otherwise."""
+
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+
+
+def topic_setting(image: MetadataImage, topic: str, name: str) -> str | None:
+    """The value that a topic has, of its own or of the cluster."""
+    for resource in ((TOPIC_RESOURCE, topic), (BROKER_RESOURCE, "")):
+        value = image.configs.get(resource, {}).get(name)
+        if value is not None:
+            return value
+    return None
+
+
+def effective_min_insync_replicas(image: MetadataImage, topic: str, rules: ReplicationRules) -> int:
+    """Never more than there are replicas."""
+    value = topic_setting(image, topic, MIN_INSYNC_REPLICAS)
+    wanted = rules.min_insync_replicas if value is None else int(value)
+    return min(wanted, len(image.topics[topic].partitions[0].replicas))
+
+
+def may_elect_unclean(image: MetadataImage, topic: str, rules: ReplicationRules) -> bool:
+    value = topic_setting(image, topic, UNCLEAN_ELECTION)
+    return rules.unclean_leader_election_enable if value is None else value.strip().lower() == "true"
+
+
+def partitions(image: MetadataImage) -> Iterator[tuple[bytes, int, Partition]]:
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            yield topic.id, number, partition
+
+
+def in_isr(image: MetadataImage, broker: int) -> list[tuple[bytes, int]]:
+    return [(topic_id, number) for topic_id, number, partition in partitions(image) if broker in partition.isr]
+
+
+def in_elr(image: MetadataImage, broker: int) -> list[tuple[bytes, int]]:
+    return [(topic_id, number) for topic_id, number, partition in partitions(image) if broker in partition.elr]
+
+
+def leaderless(image: MetadataImage) -> list[tuple[bytes, int]]:
+    return [(topic_id, number) for topic_id, number, partition in partitions(image) if partition.leader == NO_LEADER]
+
+
+def changes(
+    image: MetadataImage,
+    chosen: Iterable[tuple[bytes, int]],
+    rules: ReplicationRules,
+    *,
+    leaving: int | None = None,
+    coming: int | None = None,
+    unclean_stop: int | None = None,
+) -> list[Versioned]:
+    """The records of partitions that change because a broker leaves, comes, or has lost its tail."""
+
+    def may_lead(broker: int) -> bool:
+        if broker in (leaving, unclean_stop):
+            return False
+        return broker == coming or (broker in image.brokers and image.brokers[broker].is_active)
+
+    records = []
+    for topic_id, number in chosen:
+        topic = image.topics_by_id[topic_id].name
+        election = Election.UNCLEAN if may_elect_unclean(image, topic, rules) else Election.ONLINE
+        minimum = effective_min_insync_replicas(image, topic, rules)
+        change = PartitionChange(image, topic_id, number, minimum, may_lead, election)
+        change.isr = [broker for broker in change.isr if broker not in (leaving, unclean_stop)]
+        change.unclean_stop = unclean_stop
+        record = change.record()
+        if record is not None:
+            records.append(record)
+    return records
