@@ -24,6 +24,7 @@ DOUBLE: Final = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-
 HEX_DOUBLE: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
 DECIMAL_MIN: Final = 1e-3  # from the one to the other Java writes a double without an exponent
 DECIMAL_MAX: Final = 1e7
+DIGITS_MAX: Final = 100  # no number has so many, and Python converts no more than some thousand
 SHOWN_CHARACTERS_MAX: Final = 200
 
 
@@ -99,7 +100,7 @@ def read(type_: Type, text: str) -> Value:
 
 def read_integer(text: str, bits: int) -> int:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-    if not INTEGER.fullmatch(text) or not low <= int(text) <= high:
+    if not INTEGER.fullmatch(text) or len(text) > DIGITS_MAX or not low <= int(text) <= high:
         raise ValueError(f"a whole number from {low} to {high}")
     return int(text)
 

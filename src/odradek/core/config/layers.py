@@ -22,6 +22,12 @@ FALLBACKS: Final = {
     "log.roll.jitter.ms": "log.roll.jitter.hours",
     "log.roll.ms": "log.roll.hours",
 }
+FAMILIES: Final = {  # keys that say the same; a dynamic value of the first takes all of them out of the file
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
+}
 UNIT_MS: Final = {"hours": 3_600_000, "minutes": 60_000}
 SAME: Final = (("node.id", "broker.id"), ("broker.id", "node.id"))  # either may be given
 LISTENER_PREFIX: Final = "listener.name."
@@ -36,6 +42,7 @@ class Layers:
         self.ignored: list[str] = []
         self.cluster_wide = self._dynamic(cluster_wide, ("cluster-wide",))
         self.per_broker = self._dynamic(per_broker, ("cluster-wide", "per-broker"))
+        self._replaced = {name for key in (*self.cluster_wide, *self.per_broker) for name in FAMILIES.get(key, ())}
         self._values: dict[str, Value | None] = {}
 
     def _dynamic(self, values: Mapping[str, str], modes: tuple[str, ...]) -> dict[str, str]:
@@ -54,10 +61,10 @@ class Layers:
 
     def given(self, name: str) -> str | None:
         """What the first layer that has it says; None when only the default is left."""
-        for layer in (self.per_broker, self.cluster_wide, self.static):
+        for layer in (self.per_broker, self.cluster_wide):
             if name in layer:
                 return layer[name]
-        return None
+        return None if name in self._replaced else self.static.get(name)
 
     def value(self, name: str) -> Value | None:
         """The key's own value, without a fallback."""
