@@ -9,6 +9,7 @@ Invariants
  2. meta.properties is written last: after a crash the folder is formatted as a whole, or not at all.
 """
 
+import os
 from uuid import UUID
 
 from odradek.core.controller.bootstrap import new_features
@@ -42,6 +43,7 @@ def format_folder(
     in it, and this node is the only voter."""
     meta = f"{path}/{META_PROPERTIES}"
     disk.make_folder(path)
+    disk.sync_folder(os.path.dirname(os.path.abspath(path)))
     found = read_meta_properties(disk, meta)
     if found is not None:
         raise AlreadyFormatted(f"{path} is formatted already, as node {found.node_id} of cluster {found.cluster_id}: leave it so")

@@ -1,0 +1,116 @@
+"""A formatted folder, and the quorum and the controller on it, for tests."""
+
+import itertools
+from collections.abc import Callable
+
+import msgspec
+
+from odradek.core.controller.controller import ControllerConfig
+from odradek.core.controller.replication import ReplicationRules
+from odradek.core.metadata.features import supported_features
+from odradek.log.disk import Disk
+from odradek.node.controller import ControllerHost
+from odradek.node.format import format_folder, read_bootstrap
+from odradek.node.metadata_log import MetadataLogConfig
+from odradek.node.quorum import Quorum, QuorumConfig
+from odradek.wire.messages import (
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tests.core.controller.cluster import rules
+
+NODE = 1
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
+DIRECTORY_ID = b"directory id 16b"
+ENDPOINTS = (("CONTROLLER", "127.0.0.1", 9093),)
+CONFIG = QuorumConfig(node_id=NODE, directory_id=DIRECTORY_ID, endpoints=ENDPOINTS)
+
+
+def with_log(**settings: int) -> QuorumConfig:
+    return msgspec.structs.replace(CONFIG, log=MetadataLogConfig(**settings))
+
+
+def clock(start_ms: int = 1_700_000_000_000) -> Callable[[], int]:
+    """A wall clock that goes on a little whenever somebody looks."""
+    return itertools.count(start_ms).__next__
+
+
+def formatted(disk: Disk, path: str) -> None:
+    format_folder(
+        disk,
+        path,
+        node_id=NODE,
+        cluster_id=CLUSTER_ID,
+        directory_id=DIRECTORY_ID,
+        now_ms=1_700_000_000_000,
+        endpoints=ENDPOINTS,
+    )
+
+
+def controller_config() -> ControllerConfig:
+    return ControllerConfig(
+        node_id=NODE, cluster_id=CLUSTER_ID, topics=rules(), replication=ReplicationRules(min_insync_replicas=1)
+    )
+
+
+async def started(
+    disk: Disk, path: str, config: QuorumConfig = CONFIG, now_ms: Callable[[], int] | None = None
+) -> ControllerHost:
+    """An active controller on what is in the folder."""
+    host = ControllerHost(Quorum(disk, path, config, now_ms or clock()), controller_config())
+    await host.start(read_bootstrap(disk, path))
+    return host
+
+
+async def register(
+    host: ControllerHost, incarnation_id: bytes, *, directory_id: bytes = DIRECTORY_ID, previous_epoch: int = -1
+) -> int:
+    """Registers controller and broker of a node, and lets the broker in; gives the broker's epoch."""
+    features = supported_features(host.quorum.image.features)
+    controller = ControllerRegistrationRequest(
+        controller_id=NODE,
+        incarnation_id=incarnation_id,
+        listeners=[ControllerRegistrationRequest.Listener(name=name, host=at, port=port) for name, at, port in ENDPOINTS],
+        features=[
+            ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in features.items()
+        ],
+    )
+    await host.submit(lambda found: found.register_controller(controller))
+    broker = BrokerRegistrationRequest(
+        broker_id=NODE,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=incarnation_id,
+        listeners=[BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
+        features=[
+            BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in features.items()
+        ],
+        log_dirs=[directory_id],
+        previous_broker_epoch=previous_epoch,
+    )
+    epoch = (await host.submit(lambda found: found.register_broker(broker))).broker_epoch
+    await host.submit(lambda found: found.unfence(NODE, epoch))
+    return epoch
+
+
+def topic_request(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[
+                    CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
+                ],
+            )
+        ]
+    )
+
+
+async def create(host: ControllerHost, name: str, partitions: int = 1, **configs: str) -> CreateTopicsResponse:
+    return await host.submit(lambda found: found.create_topics(topic_request(name, partitions, **configs)))

@@ -1,0 +1,385 @@
+"""The metadata quorum of one voter."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from odradek.core.metadata.features import UnsupportedFeature
+from odradek.core.metadata.image import MetadataImage
+from odradek.core.metadata.snapshot import snapshot_records
+from odradek.core.raft.batches import SnapshotId, encode_snapshot
+from odradek.core.raft.voters import Voter, VoterSet
+from odradek.log.disk import DiskFailed, RealDisk
+from odradek.node.format import format_folder
+from odradek.node.metadata_log import MetadataLost, write_snapshot
+from odradek.node.quorum import Quorum, QuorumError
+from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.message import Message
+from odradek.wire.messages import AbortTransactionRecord, BeginTransactionRecord, FeatureLevelRecord, TopicRecord
+from tests.log.disk import SimDisk
+from tests.node.metadata import CONFIG, DIRECTORY_ID, ENDPOINTS, NODE, clock, create, formatted, register, started, with_log
+
+FOLDER = "/disk/data"
+LOG = f"{FOLDER}/__cluster_metadata-0"
+
+
+def run(story: Coroutine[object, object, None]) -> None:
+    asyncio.run(story)
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    formatted(disk, FOLDER)
+    return disk
+
+
+def content(image: MetadataImage) -> list[tuple[Message, int]]:
+    return list(snapshot_records(image))
+
+
+def topic(number: int) -> tuple[Message, int]:
+    return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big")), 0
+
+
+def test_every_start_begins_a_new_epoch_and_the_vote_is_on_disk() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        for epoch in (1, 2, 3):
+            host = await started(disk, FOLDER)
+            assert host.quorum.epoch == epoch
+            state = json.loads(disk.read(f"{LOG}/quorum-state"))
+            assert (state["leaderEpoch"], state["leaderId"], state["data_version"]) == (epoch, NODE, 1)
+            await host.quorum.close()
+
+    run(story())
+
+
+def test_what_was_committed_is_there_at_the_next_start() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await register(host, b"1" * 16)
+        await create(host, "t", 3, retention_ms="5")
+        image = content(host.quorum.image)
+        await host.quorum.close()
+        again = Quorum(disk, FOLDER, CONFIG, clock())
+        assert content(again.image) == image
+        assert again.image.offset == host.quorum.image.offset
+
+    run(story())
+
+
+def test_the_answer_comes_when_the_brokers_image_has_it() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await register(host, b"1" * 16)
+        seen: list[int] = []
+        host.quorum.on_commit(lambda entries: seen.extend(offset for offset, _ in entries))
+        first = host.quorum.end_offset
+        names = [f"t{number}" for number in range(20)]
+        await asyncio.gather(*[create(host, name) for name in names])
+        assert list(host.quorum.image.topics) == names
+        assert seen == list(range(first, first + 40))
+        assert host.controller is not None
+        assert content(host.controller.image) == content(host.quorum.image)
+
+    run(story())
+
+
+def test_many_commits_share_a_sync() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await register(host, b"1" * 16)
+        before = sum(step.kind == "sync" for step in disk.steps)
+        await asyncio.gather(*[create(host, f"t{number}") for number in range(50)])
+        assert sum(step.kind == "sync" for step in disk.steps) - before <= 3
+
+    run(story())
+
+
+def test_nothing_is_committed_before_its_sync() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        host.quorum.append([topic(1)])
+        assert host.quorum.image.topics == {}
+        await host.quorum.commit(host.quorum.end_offset - 1)
+        assert list(host.quorum.image.topics) == ["topic-1"]
+
+    run(story())
+
+
+def test_a_failed_sync_ends_the_quorum_and_tells_everybody() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        told: list[BaseException] = []
+        host.quorum.on_failure(told.append)
+        disk.fail_sync(lambda path: path.endswith(".log"))
+        with pytest.raises(DiskFailed):
+            await host.quorum.commit(host.quorum.append([topic(1)]))
+        assert len(told) == 1
+        assert host.quorum.image.topics == {}
+        with pytest.raises(DiskFailed):
+            host.quorum.append([topic(2)])
+        with pytest.raises(DiskFailed):
+            await host.quorum.commit(0)
+        await host.quorum.close()
+
+    run(story())
+
+
+def test_what_is_larger_than_a_batch_is_refused_and_leaves_no_trace() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        end = host.quorum.end_offset
+        records: list[tuple[Message, int]] = [(BeginTransactionRecord(name="x" * 30_000), 0)] * 300
+        with pytest.raises(Refused) as refusal:
+            host.quorum.append(records)
+        assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+        assert host.quorum.end_offset == end
+
+    run(story())
+
+
+def test_a_transaction_that_was_left_open_is_aborted() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await host.quorum.commit(host.quorum.append([(BeginTransactionRecord(name="half"), 0), topic(1)]))
+        assert host.quorum.image.topics == {}
+        await host.quorum.close()
+        host = await started(disk, FOLDER)
+        assert host.quorum.image.transaction is None
+        assert host.quorum.image.topics == {}
+        kinds = [type(record) for entries in host.quorum.metadata_log.entries(0) for _, record in entries.records]
+        assert kinds[-1] is AbortTransactionRecord
+
+    run(story())
+
+
+def test_a_feature_level_of_a_newer_version_stops_the_start() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await host.quorum.commit(host.quorum.append([(FeatureLevelRecord(name="metadata.version", feature_level=31), 0)]))
+        await host.quorum.close()
+        with pytest.raises(UnsupportedFeature, match=r"metadata\.version at level 31.*knows the levels 7 to 30"):
+            Quorum(disk, FOLDER, CONFIG, clock())
+
+    run(story())
+
+
+# -- snapshots
+
+
+def names(disk: SimDisk, ending: str) -> list[str]:
+    return [name for name, _ in disk.names(LOG) if name.endswith(ending)]
+
+
+def test_a_snapshot_is_made_after_so_many_bytes_and_is_enough_to_load_from() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER, with_log(max_record_bytes_between_snapshots=1000))
+        await register(host, b"1" * 16)
+        for number in range(30):
+            await create(host, f"t{number}", retention_ms="7")
+        await host.quorum.close()
+        assert len(names(disk, ".checkpoint")) > 2
+        again = Quorum(disk, FOLDER, CONFIG, clock())
+        assert again.metadata_log.loaded is not None
+        assert again.metadata_log.loaded[0].offset > 0
+        assert content(again.image) == content(host.quorum.image)
+
+    run(story())
+
+
+def test_old_snapshots_and_segments_go_and_the_newest_stays() -> None:
+    disk = new_disk()
+    config = with_log(
+        segment_bytes=2000,
+        max_record_bytes_between_snapshots=1500,
+        max_retention_bytes=4000,
+        file_delete_delay_ms=0,
+    )
+
+    async def story() -> None:
+        host = await started(disk, FOLDER, config)
+        for number in range(100):
+            await host.quorum.commit(host.quorum.append([topic(number)]))
+        await host.quorum.take_snapshot()
+        host.quorum.expire()
+        assert host.quorum.log.start_offset > 0
+        assert f"{0:020d}-{0:010d}.checkpoint" not in names(disk, ".checkpoint")
+        assert len(host.quorum.metadata_log.snapshots) == 1
+        image = content(host.quorum.image)
+        await host.quorum.close()
+        again = await started(disk, FOLDER, config)
+        assert content(again.quorum.image) == image
+        assert len(again.quorum.image.topics) == 100
+        assert not names(disk, ".deleted")
+        assert not names(disk, ".part")
+
+    run(story())
+
+
+def test_old_snapshots_go_by_age() -> None:
+    disk = new_disk()
+    config = with_log(max_retention_ms=10_000, max_retention_bytes=-1, file_delete_delay_ms=0)
+    now = [1_700_000_000_000]
+
+    async def story() -> None:
+        host = await started(disk, FOLDER, config, lambda: now[0])
+        await host.quorum.commit(host.quorum.append([topic(1)]))
+        first = await host.quorum.take_snapshot()
+        now[0] += 20_000
+        host.quorum.expire()
+        assert first in host.quorum.metadata_log.snapshots  # nothing newer stands for it
+        await host.quorum.commit(host.quorum.append([topic(2)]))
+        second = await host.quorum.take_snapshot()
+        host.quorum.expire()
+        assert host.quorum.metadata_log.snapshots == [second]
+        assert await host.quorum.take_snapshot() is None
+        assert host.quorum.log.start_offset == second.offset if second else False
+
+    run(story())
+
+
+def test_a_broken_snapshot_is_passed_over_while_the_log_tells_the_same_and_erases_nothing() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await host.quorum.commit(host.quorum.append([topic(1)]))
+        snapshot = await host.quorum.take_snapshot()
+        assert snapshot is not None
+        await host.quorum.close()
+        disk.flip_bit(f"{LOG}/{snapshot.name}", 8 * 100)
+        again = await started(disk, FOLDER)
+        assert list(again.quorum.image.topics) == ["topic-1"]
+        assert snapshot.name in names(disk, ".checkpoint")
+
+    run(story())
+
+
+def test_without_the_snapshot_that_the_log_begins_with_nothing_starts_and_nothing_is_erased() -> None:
+    disk = new_disk()
+    config = with_log(segment_bytes=1000, max_retention_bytes=0, file_delete_delay_ms=0)
+
+    async def story() -> None:
+        host = await started(disk, FOLDER, config)
+        for number in range(40):
+            await host.quorum.commit(host.quorum.append([topic(number)]))
+        snapshot = await host.quorum.take_snapshot()
+        assert snapshot is not None
+        host.quorum.expire()
+        assert host.quorum.log.bases[0] > 0
+        await host.quorum.close()
+        disk.flip_bit(f"{LOG}/{snapshot.name}", 8 * 100)
+        kept = {name: disk.read(f"{LOG}/{name}") for name in [*names(disk, ".log"), *names(disk, ".checkpoint")]}
+        with pytest.raises(MetadataLost, match=snapshot.name):
+            Quorum(disk, FOLDER, config, clock())
+        assert {name: disk.read(f"{LOG}/{name}") for name in kept} == kept
+
+    run(story())
+
+
+def test_a_snapshot_that_is_ahead_of_the_log_takes_its_place() -> None:
+    """As a voter leaves it that had fetched a snapshot from a leader and was killed."""
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await host.quorum.close()
+        voters = VoterSet((Voter(NODE, DIRECTORY_ID, ENDPOINTS),))
+        image = MetadataImage()
+        image.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
+        image.replay(topic(7)[0])
+        batches = encode_snapshot(snapshot_records(image), epoch=5, now_ms=1, timestamp_ms=1, kraft_version=1, voters=voters)
+        write_snapshot(disk, LOG, SnapshotId(1000, 5), batches)
+        again = await started(disk, FOLDER)
+        assert (again.quorum.epoch, again.quorum.log.start_offset, list(again.quorum.image.topics)) == (6, 1000, ["topic-7"])
+
+    run(story())
+
+
+# -- who votes
+
+
+def test_a_folder_of_static_voters_is_served_with_the_setting_and_not_without(tmp_path: Path) -> None:
+    disk = RealDisk()
+    path = str(tmp_path / "data")
+    format_folder(disk, path, node_id=NODE, cluster_id="c", directory_id=DIRECTORY_ID, now_ms=1)
+    static = msgspec.structs.replace(CONFIG, static_voters="1@127.0.0.1:9093")
+
+    async def story() -> None:
+        host = await started(disk, path, static)
+        state = json.loads(disk.read(f"{path}/__cluster_metadata-0/quorum-state"))
+        assert state == {
+            "clusterId": "",
+            "leaderId": 1,
+            "leaderEpoch": 1,
+            "votedId": -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": 1}],
+            "data_version": 0,
+        }
+        assert host.quorum.kraft_version == 0
+        await host.quorum.take_snapshot()
+        await host.quorum.close()
+        with pytest.raises(QuorumError, match=r"controller\.quorum\.voters"):
+            Quorum(disk, path, CONFIG, clock())
+        assert Quorum(disk, path, static, clock()).voters == host.quorum.voters
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"node_id": 2}, "node.id=2"),
+        ({"directory_id": b"another folder's"}, "directory.id"),
+    ],
+)
+def test_a_node_that_is_no_voter_does_not_start(changed: dict[str, object], message: str) -> None:
+    disk = new_disk()
+    with pytest.raises(QuorumError, match=message):
+        Quorum(disk, FOLDER, msgspec.structs.replace(CONFIG, **changed), clock())
+
+
+def test_a_quorum_of_several_is_not_served_yet() -> None:
+    disk = SimDisk()
+    format_folder(disk, FOLDER, node_id=NODE, cluster_id="c", directory_id=DIRECTORY_ID, now_ms=1)
+    static = msgspec.structs.replace(CONFIG, static_voters="1@a:9093,2@[::1]:9093")
+    with pytest.raises(QuorumError, match=r"\[1, 2\]"):
+        Quorum(disk, FOLDER, static, clock())
+
+
+def test_new_addresses_of_the_voter_are_written_into_the_log() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        await (await started(disk, FOLDER)).quorum.close()
+        moved = msgspec.structs.replace(CONFIG, endpoints=(("CONTROLLER", "elsewhere", 9094),))
+        await (await started(disk, FOLDER, moved)).quorum.close()
+        found = Quorum(disk, FOLDER, CONFIG, clock()).voters
+        assert found == VoterSet((Voter(NODE, DIRECTORY_ID, moved.endpoints),))
+
+    run(story())
