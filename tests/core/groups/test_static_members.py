@@ -135,3 +135,11 @@ def test_an_instance_nobody_knows_is_an_unknown_member(clients: Clients) -> None
     (member,) = clients.enter(join_request())
     assert clients.join(join_request(member, instance="i")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert clients.beat(member, 1, "i") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_one_that_comes_back_with_other_topics_keeps_their_offsets(clients: Clients) -> None:
+    clients.enter(join_request(instance="i", protocols={"range": subscription("t")}))
+    clients.join(join_request(instance="i", protocols={"range": subscription("u")}))
+    assert clients.state() is State.STABLE
+    assert clients.group.is_subscribed_to("u")
+    assert not clients.group.is_subscribed_to("t")

@@ -146,6 +146,7 @@ def replace_static_member(
     update_member(group, member, request, message, turn)
     if group.state is State.STABLE and group.protocol_name == group.elected_protocol():
         # nothing changes for the others: the new id is stored, and the member goes on with the old one's assignment
+        group.subscribed_topics = group.find_subscribed_topics()
         assignments = {found.member_id: found.assignment for found in group.members.values()}
         stored = StaticMemberStored(group, member, request, old_id, old_leader_id, old)
         return turn.write([group_record(group, assignments)], stored)

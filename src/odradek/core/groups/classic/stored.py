@@ -145,6 +145,7 @@ class StaticMemberStored:
         if error is not ErrorCode.REQUEST_TIMED_OUT:
             protocols, member.rebalance_timeout_ms, member.session_timeout_ms = self.old
             group.set_protocols(member, protocols)
+            group.subscribed_topics = group.find_subscribed_topics()
             turn.cancel_timer(session_timer(group.group_id, member.member_id))
             group.replace_static(member.member_id, self.old_id)
         restart_session(group, member, turn)
