@@ -15,13 +15,14 @@ from pathlib import Path
 from tools.kafka_jars import class_path
 
 START_SECONDS_MAX = 90
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
 HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+{quorum}
 listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}
 log.dirs={data}
@@ -46,17 +47,26 @@ def free_port() -> int:
 
 
 class Broker:
-    """One Kafka node. `data` is its log folder; it is formatted when the node is made."""
+    """One Kafka node. `data` is its log folder; it is formatted when the node is made, unless something is in it already.
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    The voter stands in the metadata log, or with `static_voters` only in the configuration."""
+
+    def __init__(self, folder: Path, *, static_voters: bool = False, **settings: str) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
+        self.controller_port = free_port()
         more = "\n".join(f"{key.replace('_', '.')}={value}" for key, value in settings.items())
-        properties = PROPERTIES.format(client=self.port, controller=free_port(), data=self.data, more=more)
+        address = f"127.0.0.1:{self.controller_port}"
+        quorum = f"controller.quorum.voters=1@{address}" if static_voters else f"controller.quorum.bootstrap.servers={address}"
+        properties = PROPERTIES.format(
+            client=self.port, controller=self.controller_port, data=self.data, quorum=quorum, more=more
+        )
         (folder / "server.properties").write_text(properties)
         self.process: subprocess.Popen[bytes] | None = None
-        self.run_tool("kafka.tools.StorageTool", "format", "--standalone", "-t", "AAAAAAAAAAAAAAAAAAAAQQ", "-c", self._properties)
+        if not self.data.exists():
+            voters = () if static_voters else ("--standalone",)
+            self.run_tool("kafka.tools.StorageTool", "format", *voters, "-t", CLUSTER_ID, "-c", self._properties)
 
     @property
     def _properties(self) -> str:
