@@ -140,6 +140,12 @@ class SimFile:
         self.disk.check()
         return bytes(self.node.content[position : position + length])
 
+    def is_warm(self, position: int, length: int) -> bool:
+        return True
+
+    def warm(self, position: int, length: int) -> None:
+        self.disk.check()
+
     def truncate(self, size: int) -> None:
         self.disk.change(Step("truncate", self.path, size))
         self.disk.take_room(min(size - len(self.node.content), 0))
@@ -169,6 +175,7 @@ class SimDisk:
 
     def __init__(self, root: str = "/disk") -> None:
         self.failure: OSError | None = None
+        self.is_hasty = False
         self.root = root
         self.now_ms = 0
         self.room: int | None = None
@@ -450,6 +457,10 @@ class SimDisk:
         for naming in reversed(now):
             naming.apply(lambda folder: folder.durable)
         self._unsynced = later[::-1]
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.check()
+        return 2**40, 2**40 if self.room is None else self.room
 
     def lock(self, path: str) -> SimLock:
         self.open(path, create=True)

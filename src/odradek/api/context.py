@@ -12,14 +12,26 @@ Invariants
  2. `Refused` is the one way to say no from below an API: an error code, and a sentence for a person.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from odradek.wire.frames import encode_response
 from odradek.wire.message import Buffers, Message
+from odradek.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from odradek.api.services import Services
+
+
+class Postponed(Exception):
+    """What is asked for is not in memory. `warm` reads it in, which takes long: then it can be asked for again."""
+
+    def __init__(self, warm: Callable[[], None]) -> None:
+        super().__init__()
+        self.warm = warm
+
+
+Handled: TypeAlias = Message | Coroutine[Any, Any, Message | None] | None
 
 
 class Connection(Protocol):
@@ -27,6 +39,8 @@ class Connection(Protocol):
 
     client_host: str  # "127.0.0.1"
     listener: str  # the name of the listener, "PLAINTEXT"
+    is_controller: bool  # the listener is one of the controller's
+    api_versions: list[ApiVersionsResponse.ApiVersion]  # what the listener serves
     software: tuple[str, str]  # name and version that the client gave in ApiVersions
 
     def answered(self, ctx: "Context") -> None:

@@ -15,13 +15,15 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from odradek.wire.varint import Buffer
 
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
+WARM_BYTES = 1024 * 1024  # read in at once
 MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer
 
 
@@ -31,6 +33,14 @@ class DiskFailed(OSError):
 
 class DiskFull(OSError):
     """There was no room; nothing was written, and the next append may succeed."""
+
+
+class Cold(Exception):
+    """Bytes that are not in memory, asked for in haste. `warm` reads them in, on any thread."""
+
+    def __init__(self, warm: Callable[[], None]) -> None:
+        super().__init__()
+        self.warm = warm
 
 
 class File(Protocol):
@@ -44,7 +54,16 @@ class File(Protocol):
         ...
 
     def read(self, position: int, length: int) -> bytes:
-        """The bytes from there on, fewer than asked for only where the file ends."""
+        """The bytes from there on, fewer than asked for only where the file ends. Cold when the disk is in haste, and would have
+        to be waited for."""
+        ...
+
+    def is_warm(self, position: int, length: int) -> bool:
+        """Whether these bytes are in memory, as far as it can be told."""
+        ...
+
+    def warm(self, position: int, length: int) -> None:
+        """Reads bytes into memory, on any thread."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -60,6 +79,7 @@ class Disk(Protocol):
     """One log folder's files. Paths are whole paths."""
 
     failure: OSError | None
+    is_hasty: bool  # reads of files do not wait for the disk: set by the one thread that reads, for a moment
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A file to read and append to; `create` makes it when it is missing."""
@@ -97,6 +117,10 @@ class Disk(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """Makes the names in a folder durable: files made, renamed and removed."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """The bytes of the volume, and how many of them are left."""
         ...
 
     def lock(self, path: str) -> "Lock":
@@ -177,6 +201,8 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         self.disk.check()
+        if self.disk.is_hasty and not self.is_warm(position, length):
+            raise Cold(partial(self.warm, position, length))
         data = os.pread(self.fd, length, position)
         while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
             more = os.pread(self.fd, length - len(data), position + len(data))
@@ -184,6 +210,22 @@ class RealFile:
                 break
             data += more
         return data
+
+    def is_warm(self, position: int, length: int) -> bool:
+        """Asks for the first and the last byte: what was read or written together is in memory together."""
+        try:
+            os.preadv(self.fd, [bytearray(1)], position, os.RWF_NOWAIT)
+            os.preadv(self.fd, [bytearray(1)], max(min(position + length, self.size) - 1, position), os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
+                raise
+        return True
+
+    def warm(self, position: int, length: int) -> None:
+        for start in range(position, position + length, WARM_BYTES):
+            os.pread(self.fd, min(WARM_BYTES, position + length - start), start)
 
     def truncate(self, size: int) -> None:
         self.disk.check()
@@ -224,6 +266,7 @@ class RealDisk:
 
     def __init__(self) -> None:
         self.failure: OSError | None = None
+        self.is_hasty = False
 
     def check(self) -> None:
         if self.failure is not None:
@@ -298,6 +341,11 @@ class RealDisk:
             raise self.fail(error) from error
         finally:
             os.close(fd)
+
+    def space(self, path: str) -> tuple[int, int]:
+        self.check()
+        volume = os.statvfs(path)
+        return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def lock(self, path: str) -> RealLock:
         self.check()

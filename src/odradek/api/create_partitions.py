@@ -1,0 +1,15 @@
+"""CreatePartitions (key 37), versions 0-3.
+
+v2  flexible encoding
+
+The controller decides; the answer is given when that is committed.
+"""
+
+from odradek.api.context import Context
+from odradek.wire.messages import CreatePartitionsRequest, CreatePartitionsResponse
+
+KEY = 37
+
+
+async def handle(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
+    return await ctx.node.controller.submit(lambda controller: controller.create_partitions(request))

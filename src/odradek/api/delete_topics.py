@@ -1,0 +1,17 @@
+"""DeleteTopics (key 20), versions 1-6.
+
+v4  flexible encoding
+v5  a message with an error
+v6  topics by id
+
+The controller decides; the answer is given when that is committed.
+"""
+
+from odradek.api.context import Context
+from odradek.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+
+KEY = 20
+
+
+async def handle(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
+    return await ctx.node.controller.submit(lambda controller: controller.delete_topics(request))

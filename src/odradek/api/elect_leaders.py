@@ -1,0 +1,16 @@
+"""ElectLeaders (key 43), versions 0-2.
+
+v1  unclean elections
+v2  flexible encoding
+
+The controller decides; the answer is given when that is committed.
+"""
+
+from odradek.api.context import Context
+from odradek.wire.messages import ElectLeadersRequest, ElectLeadersResponse
+
+KEY = 43
+
+
+async def handle(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
+    return await ctx.node.controller.submit(lambda controller: controller.elect_leaders(request))

@@ -1,0 +1,304 @@
+"""Fetch (key 1), versions 4-18.
+
+v4  isolation level; last stable offset and aborted transactions in the answer
+v5  log start offset
+v7  fetch sessions
+v9  the leader epoch that the reader knows
+v11 the reader's rack
+v12 flexible encoding; the epoch of the last record that was read
+v13 topics by id
+v15 followers tell their state in a tagged field
+v16 the current leader with errors that ask for it
+v17 the follower's folder
+v18 the follower's high watermark
+
+An answer that has enough bytes, or an error, is given at once. Otherwise the request waits, in the readers of its partitions and
+in one timer, until enough has come or its time is over; then everything is read anew. Records are ranges of files: none is touched.
+"""
+
+from collections.abc import Sized
+
+from odradek.api.context import Context, Handled, Postponed
+from odradek.api.services import Partition, Timer
+from odradek.core.partition.fetch_sessions import NO_SESSION, Interest, Session, is_follower
+from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.messages import FetchRequest, FetchResponse
+
+KEY = 1
+READ_COMMITTED = 1
+TOPIC_IDS_SINCE = 13
+
+TopicAnswer = FetchResponse.FetchableTopicResponse
+PartitionAnswer = FetchResponse.PartitionData
+NO_RECORDS = b""
+
+
+def handle(request: FetchRequest, ctx: Context) -> Handled:
+    node = ctx.node
+    try:
+        session, interests = node.fetch_sessions.open(request, ctx.version, node.now_ms())
+    except Refused as refused:
+        return FetchResponse(error_code=refused.code, session_id=NO_SESSION)
+    fetch = Fetch(request, ctx, session, list(interests))
+    try:
+        answers = fetch.read()
+    except Postponed as cold:
+        return fetch.read_patiently(cold)
+    return fetch.answer_or_wait(answers)
+
+
+class Fetch:
+    """One request, from the first look until it is answered."""
+
+    __slots__ = (
+        "bytes_max",
+        "committed",
+        "ctx",
+        "epoch",
+        "has_error",
+        "interests",
+        "partitions",
+        "request",
+        "session",
+        "size",
+        "sizes",
+        "timer",
+    )
+
+    def __init__(self, request: FetchRequest, ctx: Context, session: Session | None, interests: list[Interest]) -> None:
+        self.request = request
+        self.ctx = ctx
+        self.session = session
+        self.epoch = session.epoch if session is not None else 0
+        self.interests = interests
+        self.committed = request.isolation_level == READ_COMMITTED
+        self.bytes_max = min(request.max_bytes, ctx.node.config.integer("fetch.max.bytes"))
+        self.partitions: dict[Partition, Interest] = {}
+        self.size = 0
+        self.sizes: dict[Partition, int] = {}
+        self.has_error = False
+        self.timer: Timer | None = None
+
+    # -- reading
+
+    def read(self) -> list[PartitionAnswer]:
+        """Reads every partition, in order, until the bytes are used up."""
+        answers = []
+        self.size = 0
+        self.has_error = False
+        follower = is_follower(self.request, self.ctx.version)
+        for interest in self.interests:
+            try:
+                partition = self._partition(interest)
+                if follower:
+                    raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "only a replica of the partition may fetch as one")
+                answer = self._read(partition, interest)
+            except Refused as refused:
+                self.has_error = True
+                answer = failed(interest.wanted.partition, refused.code)
+            answers.append(answer)
+        return answers
+
+    def _partition(self, interest: Interest) -> Partition:
+        """The partition of an interest, if it is led here."""
+        partitions = self.ctx.node.partitions
+        index = interest.wanted.partition
+        if self.ctx.version < TOPIC_IDS_SINCE:
+            led, name = partitions.by_name.get(interest.topic), interest.topic
+        else:
+            led = partitions.by_id.get(interest.topic_id)
+            topic = None if led is not None else self.ctx.node.image.topics_by_id.get(interest.topic_id)
+            if led is None and topic is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            name = "" if topic is None else topic.name
+        partition = led.get(index) if led is not None else None
+        if partition is None:
+            if led:
+                name = next(iter(led.values())).topic
+            raise Refused(partitions.why_not(name, index), "this node does not lead the partition")
+        self.partitions[partition] = interest
+        return partition
+
+    def _read(self, partition: Partition, interest: Interest) -> PartitionAnswer:
+        wanted = interest.wanted
+        check_epoch(partition, wanted.current_leader_epoch)
+        diverging = self._diverging(partition, wanted)
+        if diverging is not None:
+            self.has_error = True
+            return diverging
+        stable = partition.last_stable_offset
+        upper = stable if self.committed else partition.high_watermark
+        left = self.bytes_max - self.size
+        at_least_one = self.size == 0
+        if left <= 0 and not at_least_one:
+            bytes_max = 0
+        else:
+            bytes_max = min(wanted.partition_max_bytes, max(left, 0))
+        found: Sized = partition.read(wanted.fetch_offset, bytes_max, upper, at_least_one=at_least_one)
+        size = len(found)
+        self.size += size
+        self.sizes[partition] = size
+        aborted = None
+        if self.committed:
+            aborted = [
+                FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in (partition.aborted(wanted.fetch_offset, found) if size else ())
+            ]
+        return PartitionAnswer(
+            partition_index=wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=partition.log_start,
+            aborted_transactions=aborted,
+            records=found if size else NO_RECORDS,
+        )
+
+    def _diverging(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
+        """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
+        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return None
+        return PartitionAnswer(
+            partition_index=wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start,
+            diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
+            records=NO_RECORDS,
+        )
+
+    def answer_or_wait(self, answers: list[PartitionAnswer]) -> FetchResponse | None:
+        request = self.request
+        if self.has_error or self.size >= request.min_bytes or request.max_wait_ms <= 0 or not self.interests:
+            return self.response(answers)
+        self.ctx.later()
+        self.wait()
+        return None
+
+    async def read_patiently(self, cold: Postponed) -> FetchResponse | None:
+        """Reads what is not in memory, on a thread; others go on meanwhile."""
+        while True:
+            await self.ctx.node.work(cold.warm)
+            try:
+                answers = self.read()
+            except Postponed as again:
+                cold = again
+            else:
+                return self.answer_or_wait(answers)
+
+    # -- waiting
+
+    def wait(self) -> None:
+        for partition in self.partitions:
+            partition.readers[self] = None
+        self.timer = self.ctx.node.timers.after(self.request.max_wait_ms, self.finish)
+        self.ctx.abandoned = self.stop
+
+    def partition_changed(self, partition: Partition) -> None:
+        """Counts what there is to read now, and answers when it is enough."""
+        if self.timer is None:
+            return
+        if not partition.is_closed and self.request.min_bytes > 1:
+            wanted = self.partitions[partition].wanted
+            upper = partition.last_stable_offset if self.committed else partition.high_watermark
+            try:
+                found = partition.read(wanted.fetch_offset, wanted.partition_max_bytes, upper, at_least_one=True)
+            except (Refused, Postponed):
+                self.finish()
+                return
+            self.size += len(found) - self.sizes.get(partition, 0)
+            self.sizes[partition] = len(found)
+            if self.size < self.request.min_bytes:
+                return
+        elif not partition.is_closed and self.committed and not self._has_more(partition):
+            return
+        self.finish()
+
+    def _has_more(self, partition: Partition) -> bool:
+        """A reader of what is committed waits for the last stable offset, which may stand while the log grows."""
+        return partition.last_stable_offset > self.partitions[partition].wanted.fetch_offset
+
+    def stop(self) -> None:
+        """Waits no longer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        for partition in self.partitions:
+            partition.readers.pop(self, None)
+
+    def finish(self) -> None:
+        self.stop()
+        self.partitions = {}
+        self.sizes = {}
+        try:
+            answers = self.read()
+        except Postponed as cold:
+            self.ctx.node.spawn(self.finish_patiently(cold))
+        else:
+            self.ctx.answer(self.response(answers))
+
+    async def finish_patiently(self, cold: Postponed) -> None:
+        response = await self.read_patiently(cold)
+        if response is not None:  # otherwise it waits again: the records went while they were read in
+            self.ctx.answer(response)
+
+    # -- answering
+
+    def response(self, answers: list[PartitionAnswer]) -> FetchResponse:
+        session = self.session
+        if session is None:
+            return FetchResponse(session_id=NO_SESSION, responses=self._by_topic(answers))
+        if session.epoch != self.epoch:  # another request of the session came meanwhile
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
+        news = []
+        is_first = self.request.session_epoch == 0
+        for interest, answer in zip(self.interests, answers, strict=True):
+            size = len(answer.records) if answer.records is not None else 0
+            is_news = interest.is_news(answer.high_watermark, answer.log_start_offset, size, answer.error_code)
+            if is_news or is_first or answer.diverging_epoch.epoch >= 0:
+                news.append((interest, answer))
+                if size and not is_first:
+                    session.told(interest)
+        interests = [interest for interest, _ in news]
+        return FetchResponse(session_id=session.id, responses=by_topic(interests, [answer for _, answer in news]))
+
+    def _by_topic(self, answers: list[PartitionAnswer]) -> list[TopicAnswer]:
+        return by_topic(self.interests, answers)
+
+
+def by_topic(interests: list[Interest], answers: list[PartitionAnswer]) -> list[TopicAnswer]:
+    """The answers under their topics, in order."""
+    topics: list[TopicAnswer] = []
+    last: TopicAnswer | None = None
+    for interest, answer in zip(interests, answers, strict=True):
+        if last is None or last.topic != interest.topic or last.topic_id != interest.topic_id:
+            last = TopicAnswer(topic=interest.topic, topic_id=interest.topic_id)
+            topics.append(last)
+        last.partitions.append(answer)
+    return topics
+
+
+def check_epoch(partition: Partition, epoch: int) -> None:
+    """Refuses a reader that knows another leader epoch than ours."""
+    if epoch < 0 or epoch == partition.leader_epoch:
+        return
+    if epoch < partition.leader_epoch:
+        raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is over, {partition.leader_epoch} is current")
+    raise Refused(
+        ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet, {partition.leader_epoch} is current"
+    )
+
+
+def failed(index: int, code: ErrorCode) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        records=NO_RECORDS,
+    )

@@ -1,0 +1,225 @@
+"""The node as its APIs see it: what each part offers, without saying how.
+
+`node/` has the classes that fit; nothing here runs.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Sized
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from odradek.api.context import Context
+from odradek.core.config.broker import BrokerConfig
+from odradek.core.config.topic import TopicConfig
+from odradek.core.controller.controller import Controller
+from odradek.core.controller.decision import Decision
+from odradek.core.controller.quorum import QuorumStatus
+from odradek.core.metadata.image import MetadataImage
+from odradek.core.partition.admission import Admission
+from odradek.core.partition.fetch_sessions import Sessions
+from odradek.wire.batch import BatchHeader
+from odradek.wire.errors import ErrorCode
+from odradek.wire.message import Message
+
+Answer = TypeVar("Answer", bound=Message)
+Result = TypeVar("Result")
+
+
+class Appended(Protocol):
+    """What became of an append."""
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def is_duplicate(self) -> bool: ...
+
+
+class Aborted(Protocol):
+    """A transaction whose records a reader must pass over."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
+class Found(NamedTuple):
+    """An offset that was looked for by time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Producer(Protocol):
+    """An idempotent producer as a partition knows it."""
+
+    producer_id: int
+    epoch: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+    @property
+    def last_sequence(self) -> int: ...
+
+
+class Replica(NamedTuple):
+    size: int
+    lag: int  # offsets behind the high watermark
+
+
+class LogDir(NamedTuple):
+    """One of log.dirs."""
+
+    path: str
+    is_offline: bool
+    replicas: Mapping[tuple[str, int], Replica]
+    total_bytes: int
+    usable_bytes: int
+
+
+class Reader(Protocol):
+    """Somebody who waits for a partition to grow."""
+
+    def partition_changed(self, partition: "Partition") -> None:
+        """It has grown, or is no longer led here."""
+        ...
+
+
+class Partition(Protocol):
+    """A partition that this node leads."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    leader_epoch: int
+    admission: Admission
+    is_plain: bool  # what is produced needs no more than its header to be looked at, and no sync before the answer
+    is_closed: bool  # no longer led here
+    readers: dict[Reader, None]
+
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+
+    def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """Appends a produced batch; its bytes may be used again afterwards. Refused or ProtocolError when it cannot be."""
+        ...
+
+    async def sync(self) -> None:
+        """Until what was appended is on disk, where flush.messages asks for it."""
+        ...
+
+    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool) -> Sized:
+        """Batches from an offset up to another, to be put into an answer. Refused when the offset is not there."""
+        ...
+
+    def aborted(self, offset: int, found: Any) -> Sequence[Aborted]:
+        """The aborted transactions of what was read from an offset."""
+        ...
+
+    async def offset_for_timestamp(self, timestamp: int) -> Found | None: ...
+
+    async def offset_of_max_timestamp(self) -> Found | None: ...
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one that the log has, and where it ends; (-1, -1) when there is none."""
+        ...
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the record at an offset, -1 when none is known."""
+        ...
+
+    def producers(self) -> Iterable[Producer]: ...
+
+    def move_start(self, offset: int) -> None:
+        """Forgets what is below an offset. Refused when it is past the high watermark."""
+        ...
+
+
+class Partitions(Protocol):
+    by_name: Mapping[str, Mapping[int, Partition]]
+    by_id: Mapping[bytes, Mapping[int, Partition]]
+
+    def why_not(self, topic: str, index: int) -> ErrorCode:
+        """Why a partition is not among those led here."""
+        ...
+
+
+class ControllerSeam(Protocol):
+    async def submit(self, decide: Callable[[Controller], Decision[Answer]]) -> Answer:
+        """Has the active controller decide; the answer comes when its records are committed and in `Services.image`."""
+        ...
+
+    def status(self) -> QuorumStatus:
+        """Where the quorum stands."""
+        ...
+
+
+class Groups(Protocol):
+    """The group coordinators of this node."""
+
+    def submit(self, group_id: str, request: Message, ctx: Context, failed: Callable[[ErrorCode], Message]) -> None:
+        """Hands a request to the coordinator of a group, which answers `ctx` at some time; `failed` makes the answer when
+        the coordinator is not here, or is being loaded."""
+        ...
+
+    async def ask(self, group_id: str, request: Message, ctx: Context) -> Message | ErrorCode:
+        """The same for a part of a request that concerns several groups: the coordinator's answer, or why there is none."""
+        ...
+
+    async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
+        """The answers of all coordinators that are loaded, and an error when some are not."""
+        ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    def after(self, delay_ms: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class Services(Protocol):
+    """Everything that a handler may use."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig  # with what was changed while running
+    image: MetadataImage  # committed metadata
+    partitions: Partitions
+    fetch_sessions: Sessions
+    controller: ControllerSeam
+    groups: Groups
+    timers: Timers
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        ...
+
+    def work(self, function: Callable[[], Result]) -> Awaitable[Result]:
+        """Runs what takes long where it holds nobody up."""
+        ...
+
+    def topic_config(self, topic: str) -> TopicConfig: ...
+
+    async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
+        """Makes topics when they are first needed: those that clients name, or __consumer_offsets and the like."""
+        ...
+
+    def log_dirs(self) -> list[LogDir]: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs what nobody waits for."""
+        ...
+
+    async def new_producer_id(self) -> int:
+        """Refused when the controller gives none."""
+        ...

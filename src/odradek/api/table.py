@@ -1,0 +1,76 @@
+"""The APIs that a node serves, and on which kind of listener. What is not in this table is not advertised."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from odradek.api import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_quorum,
+    describe_topic_partitions,
+    elect_leaders,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_config_resources,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    update_features,
+)
+from odradek.wire.apis import APIS
+from odradek.wire.message import Message
+
+SERVED: tuple[ModuleType, ...] = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    incremental_alter_configs,
+    describe_log_dirs,
+    create_partitions,
+    elect_leaders,
+    list_partition_reassignments,
+    describe_quorum,
+    update_features,
+    describe_cluster,
+    describe_producers,
+    describe_topic_partitions,
+    list_config_resources,
+)
+
+
+class Handler(NamedTuple):
+    handle: Callable[[Any, Any], Any]
+    request: type[Message]
+    versions: range
+    flexible: range
+
+
+def handlers(listener: str) -> dict[int, Handler]:
+    """The handlers for the listeners of "broker" or "controller", by key."""
+    found = {}
+    for module in SERVED:
+        api = APIS[module.KEY]
+        if listener in api.listeners:
+            found[api.key] = Handler(module.handle, api.request, api.served, api.flexible)
+    return found

@@ -1,0 +1,16 @@
+"""UpdateFeatures (key 57), versions 0-2.
+
+v1  upgrade types; validate only
+v2  one answer for all features
+
+The controller decides; the answer is given when that is committed.
+"""
+
+from odradek.api.context import Context
+from odradek.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+KEY = 57
+
+
+async def handle(request: UpdateFeaturesRequest, ctx: Context) -> UpdateFeaturesResponse:
+    return await ctx.node.controller.submit(lambda controller: controller.update_features(request, ctx.version))

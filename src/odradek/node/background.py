@@ -1,0 +1,125 @@
+"""What goes on beside the clients: retention, checkpoints, flushes by time, compaction.
+
+What changes in memory happens on the loop, in short steps; what waits for the disk, on the folder's thread; compaction is done by
+a process of its own, which is there only while there is something to compact.
+
+Invariants
+ 1. One compaction at a time for a folder. One that fails sets its log aside, with one line that says why.
+ 2. A failure here is logged and tried again with the next interval; it never reaches a client.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+from odradek.core.config.broker import BrokerConfig
+from odradek.log.cleaner import Cleaner
+from odradek.log.compaction import Job, Outcome, compact
+from odradek.log.config import INT64_MAX
+from odradek.log.disk import DiskFull, RealDisk, replace_files
+from odradek.log.folder import LogFolder
+from odradek.log.throttle import Throttle
+from odradek.node.partitions import Partitions
+from odradek.node.timers import Timers
+from odradek.wire.errors import ProtocolError
+
+FLUSH_INTERVAL_MS = 1000  # how often logs with a flush.ms are looked at, unless log.flush.scheduler.interval.ms says otherwise
+
+logger = logging.getLogger("odradek.background")
+
+
+class Background:
+    def __init__(self, partitions: Partitions, config: BrokerConfig, timers: Timers, now_ms: Callable[[], int]) -> None:
+        self.partitions = partitions
+        self.config = config
+        self.timers = timers
+        self.now_ms = now_ms
+        self.written: dict[LogFolder, dict[str, bytes]] = {}
+        self.cleaners = {
+            folder: Cleaner(folder, config.integer("log.cleaner.dedupe.buffer.size")) for folder in partitions.folders
+        }
+        self.cleaning: dict[LogFolder, asyncio.Task[None]] = {}
+        flush_ms = config.integer("log.flush.scheduler.interval.ms")
+        self.stops = [
+            timers.every(config.integer("log.retention.check.interval.ms"), self.expire),
+            timers.every(config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
+            timers.every(FLUSH_INTERVAL_MS if flush_ms == INT64_MAX else flush_ms, self.flush),
+        ]
+        if config.flag("log.cleaner.enable"):
+            self.stops.append(timers.every(config.integer("log.cleaner.backoff.ms"), self.clean))
+
+    def expire(self) -> None:
+        for folder in self.partitions.folders:
+            removals = folder.expire(self.now_ms())
+            if removals:
+                self.partitions.spawn(self._remove(folder, removals))
+
+    async def _remove(self, folder: LogFolder, removals: list[Callable[[], None]]) -> None:
+        for remove in removals:
+            await self.partitions.in_folder(folder, remove)
+
+    def checkpoint(self) -> None:
+        for folder in self.partitions.folders:
+            checkpoints = folder.checkpoints()
+            known = self.written.setdefault(folder, {})
+            changed = {path: content for path, content in checkpoints.items() if known.get(path) != content}
+            if changed:
+                self.partitions.spawn(self._checkpoint(folder, changed))
+
+    async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes]) -> None:
+        try:
+            await self.partitions.in_folder(folder, lambda: replace_files(folder.disk, changed))
+        except DiskFull:
+            return  # the old ones stay, and are right, only older
+        self.written[folder].update(changed)
+
+    def flush(self) -> None:
+        now_ms = self.now_ms()
+        for folder in self.partitions.folders:
+            for log in folder.logs.values():
+                if log.config.flush_ms < INT64_MAX and log.flush_due(now_ms) and log not in self.partitions.flushes:
+                    self.partitions.spawn(self.partitions.flush(log))
+
+    # -- compaction
+
+    def clean(self) -> None:
+        for folder, cleaner in self.cleaners.items():
+            if folder not in self.cleaning:
+                task = self.partitions.loop.create_task(self._clean(cleaner))
+                self.cleaning[folder] = task
+                task.add_done_callback(lambda _, folder=folder: self.cleaning.pop(folder))  # type: ignore[misc]
+
+    async def _clean(self, cleaner: Cleaner) -> None:
+        """Compacts the logs of a folder that are worth it, in a process that ends afterwards."""
+        found = cleaner.next_job(self.now_ms())
+        if found is None:
+            return
+        bytes_per_second = self.config.number("log.cleaner.io.max.bytes.per.second")
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            while found is not None:
+                partition, job = found
+                try:
+                    run = self.partitions.loop.run_in_executor(process, compact_elsewhere, job, bytes_per_second)
+                    outcome = await run
+                except (OSError, ProtocolError, BrokenProcessPool) as error:
+                    cleaner.fail(partition, str(error))
+                    logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
+                else:
+                    cleaner.finish(partition, outcome, self.now_ms())
+                found = cleaner.next_job(self.now_ms())
+
+    async def close(self) -> None:
+        for stop in self.stops:
+            stop()
+        for task in list(self.cleaning.values()):
+            task.cancel()
+        await asyncio.gather(*self.cleaning.values(), return_exceptions=True)
+
+
+def compact_elsewhere(job: Job, bytes_per_second: float) -> Outcome:
+    """In the process of its own."""
+    return compact(RealDisk(), job, Throttle(bytes_per_second, time.monotonic, time.sleep))

@@ -1,0 +1,456 @@
+"""One client: frames in, answers out, on a non-blocking socket that the loop watches.
+
+What comes is received into a buffer that all connections share, and answered from there: an idle connection holds no memory but
+its own few fields. Only what is left of a frame at the end of a turn is kept, and a frame larger than the shared buffer gets one of
+its own. What a handler wants to keep beyond its call, it copies.
+
+Invariants
+ 1. Answers leave in the order of the requests, whichever is ready first.
+ 2. While a client does not read its answers, or too many of its requests wait, nothing more is read from it. So what it holds
+    is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more.
+ 3. The shared buffer is in use only inside `_readable` and `_go_on`, which the loop alone calls.
+ 4. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
+"""
+
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Coroutine
+from struct import Struct
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from odradek.api.context import Context
+from odradek.log.log import Slice
+from odradek.log.segment import FileRange
+from odradek.wire.errors import ProtocolError
+from odradek.wire.frames import encode_response
+from odradek.wire.message import Buffers, Message, Piece
+from odradek.wire.messages import RequestHeader
+
+if TYPE_CHECKING:
+    from odradek.node.listener import Listener
+
+INBOX_BYTES = 256 * 1024
+RECEIVES_MAX = 4  # in one turn, so that others have theirs
+ANSWERS_WAITING_MAX = 100
+ANSWERS_BYTES_MAX = 1024 * 1024
+PIECES_MAX = 256  # of one sendmsg
+SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
+SENDFILE_BYTES_MAX = 4 * 1024 * 1024  # in one call, so that others have their turn
+
+SIZE = Struct(">i")
+FIXED_PART = Struct(">hhi")  # key, version, correlation id
+HEADER_BYTES_MIN = FIXED_PART.size
+
+NO_TAILS = (b"\x80", b"\x80")  # a length that no client id has
+
+logger = logging.getLogger("odradek.connection")
+
+
+class Connection:
+    __slots__ = (
+        "active_s",
+        "answers_bytes",
+        "api_versions",
+        "client_host",
+        "client_id",
+        "descriptor",
+        "handlers",
+        "header_tails",
+        "held",
+        "is_closed",
+        "is_controller",
+        "is_reading",
+        "is_sending",
+        "is_stopped",
+        "large",
+        "large_filled",
+        "listener",
+        "loop",
+        "network",
+        "out",
+        "peer",
+        "running",
+        "socket",
+        "software",
+        "waiting",
+    )
+
+    def __init__(self, network: "Listener", connected: socket.socket, client_host: str, peer: str) -> None:
+        self.network = network
+        self.listener = network.name
+        self.is_controller = network.is_controller
+        self.api_versions = network.api_versions
+        self.handlers = network.handlers
+        self.loop = network.loop
+        self.socket = connected
+        self.descriptor = connected.fileno()
+        self.client_host = client_host
+        self.peer = peer
+        self.software = ("unknown", "unknown")
+        self.client_id: str | None = None
+        self.header_tails = NO_TAILS  # client id and tags, as last seen in headers of version 1 and 2
+        self.held = b""  # of a frame that has not come whole, or of frames that have to wait
+        self.large: bytearray | None = None  # a frame larger than the shared buffer
+        self.large_filled = 0
+        self.waiting: deque[Context] = deque()
+        self.answers_bytes = 0
+        self.out: deque[Piece] = deque()
+        self.running: Any = None  # the task of a request that those after it wait for
+        self.is_reading = False
+        self.is_sending = False
+        self.is_stopped = False  # frames wait in `held` until there is room
+        self.is_closed = False
+        self.active_s = self.loop.time()
+        self._watch()
+
+    def __str__(self) -> str:
+        return f"{self.peer} ({self.client_id or self.software[0]})"
+
+    # -- reading
+
+    def _watch(self) -> None:
+        if not self.is_reading and not self.is_closed:
+            self.is_reading = True
+            self.loop.add_reader(self.descriptor, self._readable)
+
+    def _unwatch(self) -> None:
+        if self.is_reading:
+            self.is_reading = False
+            self.loop.remove_reader(self.descriptor)
+
+    def _readable(self) -> None:
+        try:
+            if self.large is not None:
+                self._receive_large(self.large)
+            else:
+                self._receive()
+            if self.out and not self.is_closed:
+                self.flush()
+        except (BlockingIOError, InterruptedError):
+            pass
+        except ConnectionError as error:
+            self.close(f"{error.strerror}", expected=True)
+        except ProtocolError as error:
+            self.close(str(error))
+        except Exception as error:
+            logger.exception("a request of %s failed", self)
+            self.close(f"internal error: {error!r}")
+
+    def _receive(self) -> None:
+        view = self.network.inbox
+        have = len(self.held)
+        if have:
+            view[:have] = self.held
+            self.held = b""
+        for _ in range(RECEIVES_MAX):
+            try:
+                count = self.socket.recv_into(view[have:])
+            except (BlockingIOError, InterruptedError):
+                break
+            if count == 0:
+                self.close("closed by the client", expected=True)
+                return
+            is_drained = have + count < INBOX_BYTES
+            have = self._take(view, have + count)
+            if is_drained or self.is_closed or self.is_stopped or self.large is not None:
+                break
+        self.active_s = self.loop.time()
+        self._keep(view, have)
+
+    def _keep(self, view: memoryview, have: int) -> None:
+        if have and not self.is_closed and self.large is None:
+            self.held = bytes(view[:have])
+
+    def _take(self, view: memoryview, end: int) -> int:
+        """Answers the whole frames in the shared buffer; gives how many bytes are left, now at its begin."""
+        position = 0
+        while end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(view, position)
+            start = position + SIZE.size
+            if end - start < size or size < HEADER_BYTES_MIN:
+                self.network.check_size(size, view[position:end])
+                if size + SIZE.size > INBOX_BYTES:
+                    self._begin_large(view[position:end], size + SIZE.size)
+                    return 0
+                break
+            position = start + size
+            self._dispatch(view[start:position])
+            if self.is_closed:
+                return 0
+            if self.running is not None or len(self.out) > PIECES_MAX or self.waiting:
+                if len(self.out) > PIECES_MAX:
+                    self.flush()
+                if self._must_stop():
+                    self.is_stopped = True
+                    self._unwatch()
+                    break
+        if 0 < position < end:
+            view[: end - position] = bytes(view[position:end])
+        return end - position
+
+    def _must_stop(self) -> bool:
+        return (
+            self.running is not None
+            or self.is_sending
+            or len(self.waiting) >= ANSWERS_WAITING_MAX
+            or self.answers_bytes > ANSWERS_BYTES_MAX
+        )
+
+    def _begin_large(self, begin: memoryview, size: int) -> None:
+        """A frame that needs a buffer of its own. It grows with what comes: who only announces much gets little."""
+        self.large = self.network.take_buffer(max(min(size, 2 * INBOX_BYTES), len(begin)))
+        self.large[: len(begin)] = begin
+        self.large_filled = len(begin)
+
+    def _receive_large(self, buffer: bytearray) -> None:
+        (size,) = SIZE.unpack_from(buffer)
+        size += SIZE.size
+        if self.large_filled == len(buffer):
+            grown = self.network.take_buffer(min(size, 4 * len(buffer)))
+            grown[: len(buffer)] = buffer
+            self.network.give_buffer(buffer)
+            self.large = buffer = grown
+        with memoryview(buffer) as view:
+            count = self.socket.recv_into(view[self.large_filled : size])
+        if count == 0:
+            self.close("closed by the client in the middle of a request", expected=True)
+            return
+        self.active_s = self.loop.time()
+        self.large_filled += count
+        if self.large_filled == size:
+            self.large = None
+            with memoryview(buffer) as view:
+                self._dispatch(view[SIZE.size : size])
+            self.network.give_buffer(buffer)
+            if self._must_stop():
+                self.is_stopped = True
+                self._unwatch()
+
+    def _go_on(self) -> None:
+        """There is room again: first what has been read already."""
+        if self.is_closed or not self.is_stopped or self._must_stop():
+            return
+        self.is_stopped = False
+        try:
+            view = self.network.inbox
+            have = len(self.held)
+            view[:have] = self.held
+            self.held = b""
+            self._keep(view, self._take(view, have))
+            if self.out and not self.is_closed:
+                self.flush()
+        except ProtocolError as error:
+            self.close(str(error))
+        except Exception as error:
+            logger.exception("a request of %s failed", self)
+            self.close(f"internal error: {error!r}")
+        if not self.is_stopped:
+            self._watch()
+
+    # -- answering
+
+    def _dispatch(self, frame: memoryview) -> None:
+        key, version, correlation_id = FIXED_PART.unpack_from(frame)
+        handler = self.handlers.get(key)
+        if handler is None or version not in handler.versions:
+            response = self.network.unsupported(key, version)
+            if response is None:
+                raise ProtocolError(f"API {key} in version {version} is not served here", "request_api_version", 2)
+            version = 0
+            self._answered_now(encode_response(response, version, correlation_id))
+            return
+        is_flexible = version in handler.flexible
+        tail = self.header_tails[is_flexible]
+        start = HEADER_BYTES_MIN + len(tail)
+        if frame[HEADER_BYTES_MIN:start] != tail:
+            header, start = RequestHeader.decode_head(frame, 1 + is_flexible)
+            self.client_id = header.client_id
+            if not header.unknown_tags:
+                tail = bytes(frame[HEADER_BYTES_MIN:start])
+                known = self.header_tails
+                self.header_tails = (known[0], tail) if is_flexible else (tail, known[1])
+        request, _ = handler.request.decode_head(frame, version, start)  # librdkafka leaves bytes behind a Metadata request
+        ctx = Context(self.network.node, self, version, correlation_id, self.client_id)
+        response = handler.handle(request, ctx)
+        if response is None:
+            if ctx.is_waiting and ctx.buffers is None:
+                self.waiting.append(ctx)
+        elif type(response) is CoroutineType:
+            self.waiting.append(ctx)
+            self.running = self.loop.create_task(self._run(response, ctx))
+        elif self.waiting:
+            ctx.buffers = encode_response(response, version, correlation_id)
+            self.answers_bytes += sum(map(len, ctx.buffers))
+            self.waiting.append(ctx)
+        else:
+            self.out.extend(encode_response(response, version, correlation_id))
+
+    def _answered_now(self, buffers: Buffers) -> None:
+        if self.waiting:
+            ctx = Context(self.network.node, self, 0, 0, None)
+            ctx.buffers = buffers
+            self.waiting.append(ctx)
+        else:
+            self.out.extend(buffers)
+
+    async def _run(self, handling: Coroutine[Any, Any, Message | None], ctx: Context) -> None:
+        try:
+            response = await handling
+        except Exception as error:
+            logger.exception("a request of %s failed", self)
+            self.close(f"internal error: {error!r}")
+            return
+        finally:
+            self.running = None
+        if self.is_closed:
+            return
+        if response is not None:
+            ctx.answer(response)
+        elif not ctx.is_waiting:
+            self.waiting.remove(ctx)
+        if self.is_stopped:
+            self.loop.call_soon(self._go_on)
+
+    def answered(self, ctx: Context) -> None:
+        """One of the requests that wait has its answer. When it is being handled just now, nothing is waiting for it yet."""
+        if self.is_closed:
+            return
+        waiting = self.waiting
+        buffers = ctx.buffers
+        assert buffers is not None
+        if not waiting or ctx is not waiting[0]:
+            if ctx in waiting:
+                self.answers_bytes += sum(map(len, buffers))
+            elif waiting:
+                self.answers_bytes += sum(map(len, buffers))
+                waiting.append(ctx)
+            else:
+                self.out.extend(buffers)
+                self.loop.call_soon(self._flush_later)
+            return
+        self.answers_bytes += sum(map(len, buffers))
+        while waiting and (buffers := waiting[0].buffers) is not None:
+            waiting.popleft()
+            self.answers_bytes -= sum(map(len, buffers))
+            self.out.extend(buffers)
+        if not self.is_sending:
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        """Called where no one would catch what the socket raises."""
+        if self.is_closed:
+            return
+        try:
+            self.flush()
+        except ConnectionError as error:
+            self.close(f"{error.strerror}", expected=True)
+        except Exception as error:
+            logger.exception("an answer to %s could not be sent", self)
+            self.close(f"internal error: {error!r}")
+        else:
+            if self.is_stopped:
+                self.loop.call_soon(self._go_on)
+
+    # -- sending
+
+    def flush(self) -> None:
+        """Sends what is ready, as far as the socket takes it now; the loop goes on with the rest."""
+        out = self.out
+        try:
+            while out:
+                first = out[0]
+                if isinstance(first, FileRange):
+                    if not self._send_file(first):
+                        return
+                elif isinstance(first, Slice):
+                    out.popleft()
+                    if len(first) >= SENDFILE_BYTES_MIN:
+                        out.extendleft(first.ranges[::-1])
+                    else:
+                        out.appendleft(first.read())
+                elif not self._send_buffers():
+                    return
+        except (BlockingIOError, InterruptedError):
+            self._wait_writable()
+            return
+        if self.is_sending:
+            self.is_sending = False
+            self.loop.remove_writer(self.descriptor)
+            if self.is_stopped:
+                self.loop.call_soon(self._go_on)
+
+    def _send_buffers(self) -> bool:
+        """Sends the buffers up to the next file; False when the socket has had enough."""
+        out = self.out
+        pieces: list[Any] = []
+        while out and len(pieces) < PIECES_MAX:
+            piece = out[0]
+            if isinstance(piece, Slice):
+                if len(piece) >= SENDFILE_BYTES_MIN:
+                    break
+                piece = piece.read()
+            elif isinstance(piece, FileRange):
+                break
+            pieces.append(piece)
+            out.popleft()
+        total = sum(map(len, pieces))
+        try:
+            if len(pieces) == 1:
+                sent = self.socket.send(pieces[0], socket.MSG_MORE if out else 0)
+            else:
+                sent = self.socket.sendmsg(pieces, (), socket.MSG_MORE if out else 0)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent == total:
+            return True
+        for piece in reversed(pieces):
+            total -= len(piece)
+            if sent <= total:
+                out.appendleft(piece)
+            else:
+                out.appendleft(memoryview(piece)[sent - total :])
+                break
+        self._wait_writable()
+        return False
+
+    def _send_file(self, part: FileRange) -> bool:
+        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, min(part.size, SENDFILE_BYTES_MAX))
+        if count == 0:
+            self.close("a file ended before what was to be sent of it")
+            return False
+        if count == part.size:
+            self.out.popleft()
+            return True
+        part.position += count
+        part.size -= count
+        return True
+
+    def _wait_writable(self) -> None:
+        if not self.is_sending:
+            self.is_sending = True
+            self.loop.add_writer(self.descriptor, self._flush_later)
+
+    # -- the end
+
+    def close(self, reason: str, *, expected: bool = False) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        logger.log(logging.DEBUG if expected else logging.WARNING, "connection of %s closed: %s", self, reason)
+        self._unwatch()
+        if self.is_sending:
+            self.loop.remove_writer(self.descriptor)
+        self.socket.close()
+        if self.large is not None:
+            self.network.give_buffer(self.large)
+            self.large = None
+        self.out.clear()
+        self.held = b""
+        waiting, self.waiting = self.waiting, deque()
+        for ctx in waiting:
+            if ctx.abandoned is not None:
+                ctx.abandoned()
+        self.network.forget(self)

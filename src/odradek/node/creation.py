@@ -1,0 +1,70 @@
+"""Topics that are created because somebody needs them: those that clients name, and those of the coordinators."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.core.config.broker import BrokerConfig
+from odradek.core.config.describe import describe_topic
+from odradek.core.metadata.topic_names import name_fault
+from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.messages import CreateTopicsRequest, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from odradek.node.node import Node
+
+Topic = CreateTopicsRequest.CreatableTopic
+DEFAULT = -1
+
+
+async def create_on_demand(node: "Node", topics: Sequence[str]) -> Mapping[str, ErrorCode]:
+    """Creates topics; gives the errors of those that cannot be. One that is there by now is none."""
+    errors = {topic: ErrorCode.INVALID_TOPIC_EXCEPTION for topic in topics if name_fault(topic)}
+    wanted = [wanted_topic(node.config, topic) for topic in topics if topic not in errors]
+    if not wanted:
+        return errors
+    try:
+        response = await node.controller.submit(lambda controller: controller.create_topics(CreateTopicsRequest(topics=wanted)))
+    except Refused as refused:
+        return errors | dict.fromkeys([topic.name for topic in wanted], refused.code)
+    await node.followed()
+    for topic in response.topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            errors[topic.name] = ErrorCode(topic.error_code)
+    return errors
+
+
+def wanted_topic(config: BrokerConfig, name: str) -> Topic:
+    """A topic with the defaults of the cluster; the coordinators' own have settings of theirs."""
+    match name:
+        case "__consumer_offsets":
+            return internal(
+                name,
+                config.integer("offsets.topic.num.partitions"),
+                config.integer("offsets.topic.replication.factor"),
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
+                },
+            )
+        case _:
+            return Topic(name=name, num_partitions=DEFAULT, replication_factor=DEFAULT)
+
+
+def internal(name: str, partitions: int, replicas: int, configs: dict[str, str]) -> Topic:
+    entries = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    return Topic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
+
+
+def described(config: BrokerConfig, overrides: dict[str, str]) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+    """The configuration of a new topic, as the answer tells it."""
+    return [
+        CreateTopicsResponse.CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic(config, overrides)
+    ]

@@ -1,0 +1,381 @@
+"""One node: wires the listeners, the metadata, the partitions, the groups and the background together. The one place that does.
+
+Invariants
+ 1. Ports are taken before anything is written, folders are locked before they are read, and clients are let in last.
+ 2. The committed image is the only metadata that APIs see; partitions and groups follow it, one change after the other.
+ 3. A clean stop leaves the mark of one. A disk that failed ends the process without it.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from odradek.api.api_versions import advertised, unsupported
+from odradek.api.services import LogDir, Replica
+from odradek.api.table import handlers
+from odradek.core.config.broker import BrokerConfig
+from odradek.core.config.topic import TopicConfig, check_topic, topic_config
+from odradek.core.controller.controller import ControllerConfig
+from odradek.core.controller.replication import ReplicationRules
+from odradek.core.controller.topics import TopicRules
+from odradek.core.metadata.delta import Delta
+from odradek.core.metadata.features import SERVED, UnsupportedFeature, supported_features
+from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from odradek.core.partition.fetch_sessions import Sessions
+from odradek.core.raft.batches import CorruptSnapshot
+from odradek.log.disk import Disk, RealDisk
+from odradek.log.folder import LogFolder
+from odradek.node.background import Background
+from odradek.node.controller import ControllerHost
+from odradek.node.creation import create_on_demand, described
+from odradek.node.errors import StartFailed
+from odradek.node.folders import Folders, open_folders
+from odradek.node.format import read_bootstrap
+from odradek.node.groups import CONSUMER_OFFSETS, Groups
+from odradek.node.listener import Listener, limits_of
+from odradek.node.metadata_log import MetadataLost
+from odradek.node.partition import log_config
+from odradek.node.partitions import Partitions
+from odradek.node.quorum import Quorum, QuorumConfig, QuorumError
+from odradek.node.timers import Timers
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import BrokerRegistrationRequest, ControllerRegistrationRequest
+
+FILES_WANTED = 1_048_576
+FETCH_SESSION_EVICTION_MS = 120_000
+FETCH_SESSION_ID_MAX = 2**31 - 1
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger("odradek.node")
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """`new_disk` gives a disk for each folder."""
+
+    def __init__(self, config: BrokerConfig, new_disk: Callable[[], Disk] = RealDisk) -> None:
+        self.static_config = self.config = config
+        self.node_id = config.node_id
+        self.new_disk = new_disk
+        self.now_ms = wall_clock_ms
+        self.loop = asyncio.get_running_loop()
+        self.timers = Timers(self.loop)
+        self.stopped: asyncio.Future[BaseException | None] = self.loop.create_future()
+        self.listeners: list[Listener] = []
+        self.topic_configs: dict[str, TopicConfig] = {}
+        self.producer_ids: Iterator[int] = iter(())
+        self.deltas: asyncio.Queue[tuple[Delta, asyncio.Future[None]]] = asyncio.Queue()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.fetch_sessions = Sessions(
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            FETCH_SESSION_EVICTION_MS,
+            lambda: random.randint(1, FETCH_SESSION_ID_MAX),
+        )
+
+    # -- starting
+
+    async def start(self) -> None:
+        """Serves when it returns. StartFailed when it cannot."""
+        raise_file_limit()
+        try:
+            self._bind()
+            endpoints = tuple((name, host, port) for name, host, port, _ in self._endpoints(controllers=True))
+            self.folders = open_folders(self.config, endpoints, self.new_disk, self.now_ms())
+            await self._start_metadata(self.folders, endpoints)
+            await self._start_broker(self.folders)
+        except BaseException:
+            for listener in self.listeners:
+                listener.close()
+            raise
+        for listener in self.listeners:
+            listener.start()
+
+    def _bind(self) -> None:
+        for wanted in self.config.listeners:
+            is_controller = self.config.is_for_controllers(wanted)
+            served = handlers("controller" if is_controller else "broker")
+            listener = Listener(
+                wanted.name,
+                wanted.host,
+                wanted.port,
+                limits_of(self.config, wanted.name),
+                served,
+                lambda key, _: unsupported(key),
+                self,
+                self.timers,
+            )
+            listener.is_controller = is_controller
+            listener.api_versions = advertised(list(served))
+            self.listeners.append(listener)
+
+    def _endpoints(self, *, controllers: bool) -> list[tuple[str, str, int, str]]:
+        """What is advertised: name, host, port, protocol. Port 0 is whichever was free, no host the name of this machine."""
+        config = self.config
+        listeners = config.advertised_controller_listeners if controllers else config.advertised_broker_listeners
+        bound = {listener.name: listener.port for listener in self.listeners}
+        return [
+            (each.name, each.host or socket.gethostname(), each.port or bound[each.name], each.protocol) for each in listeners
+        ]
+
+    async def _start_metadata(self, folders: Folders, endpoints: tuple[tuple[str, str, int], ...]) -> None:
+        config, metadata = self.config, folders.metadata
+        self.cluster_id = folders.cluster_id
+        try:
+            self.quorum = Quorum(
+                metadata.disk, metadata.path, QuorumConfig.of(config, metadata.directory_id, endpoints), self.now_ms
+            )
+            bootstrap = read_bootstrap(metadata.disk, metadata.path)
+        except (MetadataLost, QuorumError, UnsupportedFeature, CorruptSnapshot) as error:
+            raise StartFailed(str(error)) from error
+        self.image = self.quorum.image
+        self.quorum.on_failure(self.fail)
+        self.controller = ControllerHost(
+            self.quorum,
+            ControllerConfig(
+                node_id=self.node_id,
+                cluster_id=self.cluster_id,
+                topics=TopicRules(
+                    num_partitions=config.integer("num.partitions"),
+                    default_replication_factor=config.integer("default.replication.factor"),
+                    check_configs=self._check_topic,
+                    describe_configs=lambda overrides: described(self.config, overrides),
+                    chance=random.randrange,
+                    unique_id=lambda: uuid.uuid4().bytes,
+                ),
+                replication=ReplicationRules(
+                    min_insync_replicas=config.integer("min.insync.replicas"),
+                    unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
+                ),
+            ),
+        )
+        await self.controller.start(bootstrap)
+        unserved = [name for name, level in self.image.features.items() if level and name not in SERVED]
+        if unserved:
+            logger.warning("features of this folder that are not served yet: %s", ", ".join(sorted(unserved)))
+        self._apply_config()
+
+    def _check_topic(self, _: str, overrides: dict[str, str]) -> None:
+        check_topic(self.config, overrides, {})
+
+    async def _start_broker(self, folders: Folders) -> None:
+        log_folders = [
+            LogFolder(
+                folder.disk,
+                folder.path,
+                lambda topic: log_config(self.topic_config(topic)),
+                now_ms=self.now_ms(),
+                jitter=lambda below: random.randrange(below) if below > 0 else 0,
+                unique_id=lambda: uuid.uuid4().hex,
+                lock=folder.lock,
+            )
+            for folder in folders.folders
+            if folder.path in map(os.path.abspath, self.config.log_dirs)
+        ]
+        self.partitions = Partitions(self.node_id, log_folders, self.image, self.topic_config, self.now_ms, self.fail)
+        self.groups = Groups(self.image, self.config, self.timers, self.now_ms)
+        await self._follow(self.image.changes())
+        self.quorum.on_commit(lambda _: self._changed())
+        self.follower = self.loop.create_task(self._follow_all())
+        incarnation = uuid.uuid4().bytes
+        await self.controller.submit(
+            lambda controller: controller.register_controller(self._controller_registration(incarnation))
+        )
+        registration = self._broker_registration(log_folders, incarnation)
+        registered = await self.controller.submit(lambda controller: controller.register_broker(registration))
+        self.broker_epoch = registered.broker_epoch
+        await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
+        await self.followed()
+        self.background = Background(self.partitions, self.config, self.timers, self.now_ms)
+
+    def _controller_registration(self, incarnation: bytes) -> ControllerRegistrationRequest:
+        return ControllerRegistrationRequest(
+            controller_id=self.node_id,
+            incarnation_id=incarnation,
+            zk_migration_ready=False,
+            listeners=[
+                ControllerRegistrationRequest.Listener(name=name, host=host, port=port, security_protocol=0)
+                for name, host, port, _ in self._endpoints(controllers=True)
+            ],
+            features=[
+                ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in supported_features(self.image.features).items()
+            ],
+        )
+
+    def _broker_registration(self, log_folders: list[LogFolder], incarnation: bytes) -> BrokerRegistrationRequest:
+        epochs = {folder.clean_broker_epoch for folder in log_folders}
+        clean = epochs.pop() if len(epochs) == 1 else None
+        return BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=incarnation,
+            listeners=[
+                BrokerRegistrationRequest.Listener(name=name, host=host, port=port, security_protocol=0)
+                for name, host, port, _ in self._endpoints(controllers=False)
+            ],
+            features=[
+                BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in supported_features(self.image.features).items()
+            ],
+            rack=self.config.text_or_none("broker.rack"),
+            log_dirs=[folder.meta.directory_id.bytes for folder in log_folders if folder.meta and folder.meta.directory_id],
+            previous_broker_epoch=-1 if clean is None else clean,
+        )
+
+    # -- following the metadata
+
+    def _changed(self) -> None:
+        """Records were committed and are in the image."""
+        delta = self.image.changes()
+        if delta:
+            self.deltas.put_nowait((delta, self.loop.create_future()))
+
+    async def _follow_all(self) -> None:
+        while True:
+            delta, done = await self.deltas.get()
+            try:
+                await self._follow(delta)
+            except Exception as error:
+                logger.exception("the metadata could not be followed")
+                self.fail(error)
+            done.set_result(None)
+
+    async def _follow(self, delta: Delta) -> None:
+        for kind, name in delta.configs:
+            if kind == TOPIC_RESOURCE:
+                self.topic_configs.pop(name, None)
+        if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
+            self._apply_config()
+        await self.partitions.follow(delta)
+        deleted = {topic.name: topic.id for topic in delta.topics_deleted.values()}
+        await self.groups.follow(self.partitions.by_name.get(CONSUMER_OFFSETS, {}), deleted)
+
+    async def followed(self) -> None:
+        """Until partitions and groups are what the image says now."""
+        if not self.deltas.empty():
+            _, done = self.deltas._queue[-1]  # type: ignore[attr-defined]
+            await done
+
+    def _apply_config(self) -> None:
+        """The node's settings, with those that were changed while it runs."""
+        configs = self.image.configs
+        cluster_wide = configs.get((BROKER_RESOURCE, ""), {})
+        self.config = self.static_config.with_dynamic(cluster_wide, configs.get((BROKER_RESOURCE, str(self.node_id)), {}))
+        for warning in self.config.ignored:
+            logger.warning("%s", warning)
+        self.topic_configs.clear()
+        if hasattr(self, "partitions"):
+            for topic in self.partitions.by_name:
+                self.partitions.configure(topic)
+            self.groups.configure(self.config)
+
+    # -- what the APIs use
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        found = self.topic_configs.get(topic)
+        if found is None:
+            found = topic_config(self.config, self.image.configs.get((TOPIC_RESOURCE, topic), {}))
+            self.topic_configs[topic] = found
+        return found
+
+    def work(self, function: Callable[[], Result]) -> Awaitable[Result]:
+        return self.loop.run_in_executor(None, function)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def log_dirs(self) -> list[LogDir]:
+        found = []
+        for folder in self.partitions.folders:
+            replicas: dict[tuple[str, int], Replica] = {
+                name: Replica(log.size, max(log.high_watermark - log.end_offset, 0)) for name, log in folder.logs.items()
+            }
+            is_offline = folder.disk.failure is not None
+            total, usable = (-1, -1) if is_offline else folder.disk.space(folder.path)
+            found.append(LogDir(folder.path, is_offline, replicas, total, usable))
+        return found
+
+    async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
+        return await create_on_demand(self, topics)
+
+    async def new_producer_id(self) -> int:
+        """The next of the block that this broker has; another block when it is used up."""
+        while (producer_id := next(self.producer_ids, None)) is None:
+            block = await self.controller.submit(
+                lambda controller: controller.allocate_producer_ids(self.node_id, self.broker_epoch)
+            )
+            first = block.producer_id_start
+            self.producer_ids = iter(range(first, first + block.producer_id_len))
+        return producer_id
+
+    # -- stopping
+
+    def fail(self, error: BaseException) -> None:
+        """A disk can no longer be trusted, or something is broken inside: the process ends, and the next start looks closely."""
+        if not self.stopped.done():
+            logger.critical("the node ends: %s", error)
+            self.stopped.set_result(error)
+
+    def stop(self) -> None:
+        """A clean stop, asked for by a signal."""
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+    async def close(self) -> None:
+        """Lets go of clients, syncs everything and leaves the mark of a clean stop."""
+        for listener in self.listeners:
+            listener.stop_accepting()
+        await self.background.close()
+        await self.controller.submit(lambda controller: controller.shut_down(self.node_id, self.broker_epoch))
+        await self.followed()
+        self.groups.close()
+        for listener in self.listeners:
+            listener.close()
+        self.follower.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.follower
+        await self.quorum.close()
+        await self.partitions.close(self.broker_epoch)
+        self.timers.close()
+
+
+def raise_file_limit() -> None:
+    """Every partition holds a descriptor, and every client."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(FILES_WANTED, hard) if hard != resource.RLIM_INFINITY else FILES_WANTED
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def serve(config: BrokerConfig, on_ready: Callable[[], None]) -> None:
+    node = Node(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        node.loop.add_signal_handler(number, node.stop)
+    await node.start()
+    on_ready()
+    failure = await node.stopped
+    if failure is not None:
+        raise StartFailed(f"the node has ended: {failure}; look at the disk, then start it again") from failure
+    await node.close()
+
+
+def run(config: BrokerConfig, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serves until a signal ends it. StartFailed when it cannot start, or could not go on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(serve(config, on_ready))

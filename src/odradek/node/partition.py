@@ -1,0 +1,155 @@
+"""One partition that this node leads: its log, its topic's rules, and the readers that wait for it.
+
+Invariants
+ 1. With one replica a record is committed when it is in the log: the high watermark is the end of the log.
+ 2. What a reader waits for is looked at once in a turn of the loop, however often the partition grew in it.
+ 3. Whatever the disk does, a client sees an error code of the protocol.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.api.context import Postponed
+from odradek.api.services import Found, Reader
+from odradek.core.config.topic import TopicConfig
+from odradek.core.partition.admission import Admission
+from odradek.log.config import INT64_MAX, LogConfig
+from odradek.log.disk import Cold, DiskFailed, DiskFull
+from odradek.log.log import Appended, Log, Origin, Slice
+from odradek.log.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
+from odradek.log.producer import Producer
+from odradek.log.transaction_index import AbortedTransaction
+from odradek.wire.batch import BatchHeader
+from odradek.wire.errors import ErrorCode, Refused
+
+if TYPE_CHECKING:
+    from odradek.node.partitions import Partitions
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    return LogConfig(**{name: getattr(config, name) for name in LogConfig.__struct_fields__})
+
+
+class Partition:
+    __slots__ = (
+        "admission",
+        "host",
+        "index",
+        "is_closed",
+        "is_plain",
+        "leader_epoch",
+        "log",
+        "readers",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, leader_epoch: int, config: TopicConfig
+    ) -> None:
+        self.host = host
+        self.log = log
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.readers: dict[Reader, None] = {}
+        self.is_closed = False
+        self.configure(config)
+        log.move_high_watermark(log.end_offset)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def configure(self, config: TopicConfig) -> None:
+        self.admission = Admission.of(config)
+        self.is_plain = self.admission.is_plain and config.flush_messages == INT64_MAX
+        self.log.configure(log_config(config))
+
+    @property
+    def log_start(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def log_end(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        log = self.log
+        try:
+            appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
+        except (DiskFull, DiskFailed) as error:
+            raise self.host.refused(self, error) from error
+        self.host.grew(self)
+        return appended
+
+    def append_own(self, records: bytearray, now_ms: int) -> Appended:
+        """Appends what a coordinator of this node writes."""
+        if self.is_closed:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is no longer led here")
+        try:
+            appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        except (DiskFull, DiskFailed) as error:
+            raise self.host.refused(self, error) from error
+        self.host.grew(self)
+        return appended
+
+    async def sync(self) -> None:
+        """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""
+        if self.log.flush_due(self.host.now_ms()):
+            await self.host.flush(self.log)
+
+    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool) -> Slice:
+        disk = self.log.disk
+        disk.is_hasty = True
+        try:
+            return self.log.read(offset, bytes_max, upper_offset, at_least_one=at_least_one)
+        except Cold as cold:
+            raise Postponed(cold.warm) from cold
+        except DiskFailed as error:
+            raise self.host.refused(self, error) from error
+        finally:
+            disk.is_hasty = False
+
+    def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
+        return self.log.aborted(offset, found)
+
+    async def offset_for_timestamp(self, timestamp: int) -> Found | None:
+        return found(await self.host.patiently(self.log, lambda: offset_for_timestamp(self.log, timestamp)))
+
+    async def offset_of_max_timestamp(self) -> Found | None:
+        return found(await self.host.patiently(self.log, lambda: offset_of_max_timestamp(self.log)))
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        if epoch == self.leader_epoch:  # also before anything was written in it
+            return epoch, self.log.end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        return self.log.epochs.epoch_for(offset)
+
+    def producers(self) -> Iterable[Producer]:
+        return self.log.producers.producers.values()
+
+    def move_start(self, offset: int) -> None:
+        if self.log.damage is not None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
+        self.log.move_start(offset)
+
+    def close(self) -> None:
+        """No longer led here: those who wait for it learn why when they look."""
+        self.is_closed = True
+        for reader in list(self.readers):
+            reader.partition_changed(self)
+
+
+def found(entry: TimestampOffset | None) -> Found | None:
+    return None if entry is None else Found(entry.timestamp, entry.offset, entry.leader_epoch)

@@ -1,0 +1,243 @@
+"""All partitions that this node leads, and the folders that their logs are in.
+
+What the metadata says is made true here: logs are created and deleted, epochs and settings change. What waits for the disk runs
+on threads: one for each folder does its small files in order, others sync.
+
+Invariants
+ 1. `by_name` and `by_id` hold the same partitions. One is in them only while its log is open and it is led here.
+ 2. A log is flushed by one thread at a time.
+ 3. A disk that failed is told to the node once; a full one is tried again with the next append.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+from uuid import UUID
+
+from odradek.core.config.topic import TopicConfig
+from odradek.core.metadata.delta import Delta
+from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
+from odradek.core.metadata.topics import Topic
+from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
+from odradek.log.folder import LogFolder
+from odradek.log.log import Log
+from odradek.log.names import TopicPartition
+from odradek.node.partition import Partition
+from odradek.wire.errors import ErrorCode, Refused
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger("odradek.partitions")
+
+
+class Partitions:
+    def __init__(
+        self,
+        node_id: int,
+        folders: list[LogFolder],
+        image: MetadataImage,
+        topic_config: Callable[[str], TopicConfig],
+        now_ms: Callable[[], int],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """`failed` is told of a disk that can no longer be trusted."""
+        self.node_id = node_id
+        self.folders = folders
+        self.image = image
+        self.topic_config = topic_config
+        self.now_ms = now_ms
+        self.failed = failed
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self.loop = asyncio.get_running_loop()
+        self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
+        self.flushes: dict[Log, asyncio.Task[None]] = {}
+        self.changed: dict[Partition, None] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def why_not(self, topic: str, index: int) -> ErrorCode:
+        known = self.image.topics.get(topic)
+        if known is None or index not in known.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def folder_of(self, log: Log) -> LogFolder:
+        return next(folder for folder in self.folders if log.folder.startswith(folder.path + "/"))
+
+    # -- following the metadata
+
+    async def follow(self, delta: Delta) -> None:
+        """Makes the logs what the image says. When it returns, what is led here can be used."""
+        for topic in delta.topics_deleted.values():
+            await self._delete(topic)
+        wanted: dict[LogFolder, dict[TopicPartition, UUID]] = {}
+        for topic_id, index in delta.partitions:
+            topic = self.image.topics_by_id[topic_id]
+            partition = topic.partitions[index]
+            if self.node_id not in partition.replicas:
+                continue
+            name = TopicPartition(topic.name, index)
+            if not any(name in folder.logs for folder in self.folders):
+                folder = self._folder_for(partition.directory(self.node_id), wanted)
+                wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
+        for folder, partitions in wanted.items():
+            await self._create(folder, partitions)
+        for topic_id, index in delta.partitions:
+            if topic_id in self.image.topics_by_id:
+                self._lead(self.image.topics_by_id[topic_id], index)
+        for kind, topic_name in delta.configs:
+            if kind == TOPIC_RESOURCE:
+                self.configure(topic_name)
+
+    def _folder_for(self, directory_id: bytes, wanted: dict[LogFolder, dict[TopicPartition, UUID]]) -> LogFolder:
+        """The folder that the controller chose; otherwise the one with the fewest logs."""
+        for folder in self.folders:
+            if (
+                folder.meta is not None
+                and folder.meta.directory_id is not None
+                and folder.meta.directory_id.bytes == directory_id
+            ):
+                return folder
+        return min(self.folders, key=lambda folder: len(folder.logs) + len(wanted.get(folder, ())))
+
+    async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
+        try:
+            made = await self.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
+        except (DiskFull, DiskFailed) as error:
+            logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error)
+            if isinstance(error, DiskFailed):
+                self.failed(error)
+            return
+        folder.adopt(made)
+
+    def _lead(self, topic: Topic, index: int) -> None:
+        state = topic.partitions[index]
+        led = self.by_name.get(topic.name, {})
+        partition = led.get(index)
+        if state.leader != self.node_id:
+            if partition is not None:
+                del led[index]
+                partition.close()
+            return
+        if partition is not None:
+            partition.leader_epoch = state.leader_epoch
+            return
+        log = next(
+            (folder.logs[name] for folder in self.folders if (name := TopicPartition(topic.name, index)) in folder.logs), None
+        )
+        if log is None:
+            return  # it could not be made
+        led = self.by_name.setdefault(topic.name, {})
+        self.by_id[topic.id] = led
+        config = self.topic_config(topic.name)
+        led[index] = Partition(self, log, topic.name, topic.id, index, state.leader_epoch, config)
+
+    async def _delete(self, topic: Topic) -> None:
+        led = self.by_name.pop(topic.name, {})
+        self.by_id.pop(topic.id, None)
+        for partition in led.values():
+            partition.close()
+        for folder in self.folders:
+            gone = [folder.forget(name) for name in list(folder.logs) if name.topic == topic.name]
+            if gone:
+                await self._discard(folder, gone)
+
+    async def _discard(self, folder: LogFolder, logs: list[Log]) -> None:
+        now_ms, checkpoints = self.now_ms(), folder.checkpoints()
+
+        def discard() -> None:
+            folder.discard(logs, now_ms)
+            with suppress(DiskFull):
+                replace_files(folder.disk, checkpoints)
+
+        await self.in_folder(folder, discard)
+
+    def configure(self, topic: str) -> None:
+        config = self.topic_config(topic) if topic in self.image.topics else None
+        for partition in self.by_name.get(topic, {}).values() if config is not None else ():
+            assert config is not None
+            partition.configure(config)
+
+    # -- what a partition tells
+
+    def grew(self, partition: Partition) -> None:
+        log = partition.log
+        log.move_high_watermark(log.end_offset)
+        if partition.readers and partition not in self.changed:
+            if not self.changed:
+                self.loop.call_soon(self._wake)
+            self.changed[partition] = None
+        if log.has_rolled and log not in self.flushes:
+            self.spawn(self.flush(log, closed_only=True))
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, {}
+        for partition in changed:
+            for reader in list(partition.readers):
+                reader.partition_changed(partition)
+
+    def refused(self, partition: Partition, error: OSError) -> Refused:
+        if isinstance(error, DiskFailed):
+            self.failed(error)
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error.strerror or error}")
+
+    # -- disk work
+
+    def in_folder(self, folder: LogFolder, work: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Does something with a folder's small files, one thing after the other."""
+        return self.loop.run_in_executor(self.threads[folder], work)
+
+    async def patiently(self, log: Log, look: Callable[[], Result]) -> Result:
+        """Looks something up in a log, here; what is not in memory is read in on a thread first."""
+        while True:
+            log.disk.is_hasty = True
+            try:
+                return look()
+            except Cold as cold:
+                warm = cold.warm
+            finally:
+                log.disk.is_hasty = False
+            await self.loop.run_in_executor(None, warm)
+
+    async def flush(self, log: Log, *, closed_only: bool = False) -> None:
+        """Syncs a log, after a sync that is under way."""
+        while (running := self.flushes.get(log)) is not None:
+            await asyncio.wait([running])
+        task = self.flushes[log] = self.loop.create_task(self._flush(log, closed_only=closed_only))
+        await task
+
+    async def _flush(self, log: Log, *, closed_only: bool) -> None:
+        try:
+            flush = log.start_flush(closed_only=closed_only)
+            await self.loop.run_in_executor(None, flush.run)
+            log.finish_flush(flush, self.now_ms())
+        except DiskFull:
+            logger.warning("%s cannot be flushed: there is no room", log.folder)
+        except DiskFailed as error:
+            self.failed(error)
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder}: {error.strerror or error}") from error
+        finally:
+            del self.flushes[log]
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("background work failed: %s", error)
+
+    async def close(self, broker_epoch: int) -> None:
+        """Syncs everything and leaves the mark of a clean stop."""
+        for partitions in self.by_name.values():
+            for partition in partitions.values():
+                partition.close()
+        await asyncio.gather(*self.tasks, *self.flushes.values(), return_exceptions=True)
+        for folder in self.folders:
+            await self.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
+            self.threads[folder].shutdown()
