@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.features import UnsupportedFeature
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
@@ -15,8 +16,8 @@ from odradek.core.raft.batches import SnapshotId, encode_snapshot
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.node.format import format_folder
-from odradek.node.metadata_log import MetadataLost, write_snapshot
-from odradek.node.quorum import Quorum, QuorumError
+from odradek.node.metadata_log import MetadataLogConfig, MetadataLost, write_snapshot
+from odradek.node.quorum import Quorum, QuorumConfig, QuorumError
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import AbortTransactionRecord, BeginTransactionRecord, FeatureLevelRecord, TopicRecord
@@ -139,6 +140,42 @@ def test_a_failed_sync_ends_the_quorum_and_tells_everybody() -> None:
         await host.quorum.close()
 
     run(story())
+
+
+def test_a_full_disk_refuses_the_decision_and_the_next_one_finds_room() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        await register(host, b"1" * 16)
+        end, disk.room = host.quorum.end_offset, 10
+        with pytest.raises(Refused) as refusal:
+            await create(host, "t")
+        assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert host.controller is not None
+        assert (host.quorum.end_offset, host.controller.image.topics) == (end, {})
+        disk.room = None
+        await create(host, "t")
+        assert list(host.quorum.image.topics) == ["t"]
+
+    run(story())
+
+
+def test_the_settings_are_those_of_the_node() -> None:
+    settings = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+        "log.dirs": "/data",
+        "metadata.log.segment.bytes": "10000000",
+        "metadata.max.retention.ms": "5",
+    }
+    config = QuorumConfig.of(BrokerConfig(settings), DIRECTORY_ID, ENDPOINTS)
+    assert (config.node_id, config.static_voters) == (1, "1@localhost:9093")
+    assert config.log == MetadataLogConfig(segment_bytes=10_000_000, max_retention_ms=5)
 
 
 def test_what_is_larger_than_a_batch_is_refused_and_leaves_no_trace() -> None:

@@ -29,7 +29,6 @@ def describe_quorum(request: DescribeQuorumRequest, status: QuorumStatus, versio
     asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
     if asked != [(CLUSTER_METADATA, [0])]:
         return DescribeQuorumResponse(
-            error_message=None,
             topics=[
                 DescribeQuorumResponse.TopicData(topic_name=name, partitions=list(map(unknown, numbers)))
                 for name, numbers in asked
@@ -47,14 +46,13 @@ def describe_quorum(request: DescribeQuorumRequest, status: QuorumStatus, versio
     ]
     partition = DescribeQuorumResponse.PartitionData(
         partition_index=0,
-        error_message=None,
         leader_id=status.leader_id,
         leader_epoch=status.leader_epoch,
         high_watermark=status.high_watermark,
         current_voters=voters,
     )
     topic = DescribeQuorumResponse.TopicData(topic_name=CLUSTER_METADATA, partitions=[partition])
-    return DescribeQuorumResponse(error_message=None, topics=[topic], nodes=addresses(status.voters) if version >= 2 else [])
+    return DescribeQuorumResponse(topics=[topic], nodes=addresses(status.voters) if version >= 2 else [])
 
 
 def unknown(number: int) -> DescribeQuorumResponse.PartitionData:

@@ -11,7 +11,7 @@ Invariants
 from collections.abc import Iterator
 
 from odradek.core.metadata.brokers import Broker, ControllerNode
-from odradek.core.metadata.features import METADATA_VERSION, METADATA_VERSION_MIN, RecordVersions
+from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_MIN, RecordVersions
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import Partition
 from odradek.wire.message import Message
@@ -30,6 +30,7 @@ from odradek.wire.messages import (
 def snapshot_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
     """Every record and the version that it is written in."""
     versions = RecordVersions(image.features.get(METADATA_VERSION, METADATA_VERSION_MIN))
+    has_elr = versions.has_elr and image.features.get(ELR_VERSION, 0) > 0
     yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=versions.metadata_version), 0
     for name, level in image.features.items():
         if name != METADATA_VERSION:
@@ -42,7 +43,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.id), 0
         for number, partition in topic.partitions.items():
-            yield partition_record(partition, topic.id, number, versions), versions.partition
+            yield partition_record(partition, topic.id, number, versions, has_elr=has_elr), versions.partition
     for (resource_type, resource_name), entries in image.configs.items():
         for key, value in entries.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=key, value=value), 0
@@ -66,7 +67,9 @@ def other_records(image: MetadataImage, versions: RecordVersions) -> Iterator[tu
             yield token, 0
 
 
-def partition_record(partition: Partition, topic_id: bytes, number: int, versions: RecordVersions) -> PartitionRecord:
+def partition_record(
+    partition: Partition, topic_id: bytes, number: int, versions: RecordVersions, *, has_elr: bool
+) -> PartitionRecord:
     return PartitionRecord(
         partition_id=number,
         topic_id=topic_id,
@@ -79,8 +82,8 @@ def partition_record(partition: Partition, topic_id: bytes, number: int, version
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=list(partition.directories) if versions.has_directories else [],
-        eligible_leader_replicas=list(partition.elr) or None if versions.has_elr else None,
-        last_known_elr=list(partition.last_known_elr) or None if versions.has_elr else None,
+        eligible_leader_replicas=list(partition.elr) or None if has_elr else None,
+        last_known_elr=list(partition.last_known_elr) or None if has_elr else None,
     )
 
 
