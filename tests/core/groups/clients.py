@@ -129,8 +129,9 @@ class Clients:
         retention_ms: int = -1,
     ) -> int:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition
+        epoch = 5 if version >= 6 else -1
         partitions = [
-            partition(partition_index=index, committed_offset=offset, committed_leader_epoch=5, committed_metadata=metadata)
+            partition(partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata)
             for index, offset in offsets.items()
         ]
         request = OffsetCommitRequest(
