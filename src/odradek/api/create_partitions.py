@@ -2,7 +2,7 @@
 
 v2  flexible encoding
 
-The controller decides; the answer is given when that is committed.
+The controller decides; the answer is given when that is committed, and this node has followed it.
 """
 
 from odradek.api.context import Context
@@ -12,4 +12,6 @@ KEY = 37
 
 
 async def handle(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
-    return await ctx.node.controller.submit(lambda controller: controller.create_partitions(request))
+    response = await ctx.node.controller.submit(lambda controller: controller.create_partitions(request))
+    await ctx.node.followed()
+    return response

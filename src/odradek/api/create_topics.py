@@ -5,7 +5,7 @@ v4  -1 for the default number of partitions and replicas
 v5  flexible encoding; the topic's configuration in the answer
 v7  its id
 
-The controller decides; the answer is given when that is committed.
+The controller decides; the answer is given when that is committed, and this node has followed it.
 """
 
 from odradek.api.context import Context
@@ -15,4 +15,6 @@ KEY = 19
 
 
 async def handle(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
-    return await ctx.node.controller.submit(lambda controller: controller.create_topics(request))
+    response = await ctx.node.controller.submit(lambda controller: controller.create_topics(request))
+    await ctx.node.followed()
+    return response

@@ -4,7 +4,7 @@ v4  flexible encoding
 v5  a message with an error
 v6  topics by id
 
-The controller decides; the answer is given when that is committed.
+The controller decides; the answer is given when that is committed, and this node has followed it.
 """
 
 from odradek.api.context import Context
@@ -14,4 +14,6 @@ KEY = 20
 
 
 async def handle(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
-    return await ctx.node.controller.submit(lambda controller: controller.delete_topics(request))
+    response = await ctx.node.controller.submit(lambda controller: controller.delete_topics(request))
+    await ctx.node.followed()
+    return response

@@ -3,7 +3,7 @@
 v1  unclean elections
 v2  flexible encoding
 
-The controller decides; the answer is given when that is committed.
+The controller decides; the answer is given when that is committed, and this node has followed it.
 """
 
 from odradek.api.context import Context
@@ -13,4 +13,6 @@ KEY = 43
 
 
 async def handle(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
-    return await ctx.node.controller.submit(lambda controller: controller.elect_leaders(request))
+    response = await ctx.node.controller.submit(lambda controller: controller.elect_leaders(request))
+    await ctx.node.followed()
+    return response

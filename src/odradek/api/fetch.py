@@ -13,7 +13,7 @@ v17 the follower's folder
 v18 the follower's high watermark
 
 An answer that has enough bytes, or an error, is given at once. Otherwise the request waits, in the readers of its partitions and
-in one timer, until enough has come or its time is over; then everything is read anew. Records are ranges of files: none is touched.
+in one timer, until enough has come or its time is over; then all is read anew. Records are ranges of files: none is touched.
 """
 
 from collections.abc import Sized

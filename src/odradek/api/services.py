@@ -144,8 +144,12 @@ class Partition(Protocol):
 
 
 class Partitions(Protocol):
-    by_name: Mapping[str, Mapping[int, Partition]]
-    by_id: Mapping[bytes, Mapping[int, Partition]]
+    """Those that this node leads."""
+
+    @property
+    def by_name(self) -> Mapping[str, Mapping[int, Partition]]: ...
+    @property
+    def by_id(self) -> Mapping[bytes, Mapping[int, Partition]]: ...
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
         """Why a partition is not among those led here."""
@@ -194,11 +198,16 @@ class Services(Protocol):
     cluster_id: str
     config: BrokerConfig  # with what was changed while running
     image: MetadataImage  # committed metadata
-    partitions: Partitions
     fetch_sessions: Sessions
-    controller: ControllerSeam
-    groups: Groups
-    timers: Timers
+
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def controller(self) -> ControllerSeam: ...
+    @property
+    def groups(self) -> Groups: ...
+    @property
+    def timers(self) -> Timers: ...
 
     def now_ms(self) -> int:
         """Wall clock."""
@@ -212,6 +221,10 @@ class Services(Protocol):
 
     async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
         """Makes topics when they are first needed: those that clients name, or __consumer_offsets and the like."""
+        ...
+
+    async def followed(self) -> None:
+        """Until partitions and groups are what the image says now."""
         ...
 
     def log_dirs(self) -> list[LogDir]: ...

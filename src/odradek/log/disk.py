@@ -58,6 +58,10 @@ class File(Protocol):
         to be waited for."""
         ...
 
+    def read_now(self, position: int, length: int) -> Buffer | None:
+        """The same bytes, or None when the disk would have to be waited for."""
+        ...
+
     def is_warm(self, position: int, length: int) -> bool:
         """Whether these bytes are in memory, as far as it can be told."""
         ...
@@ -210,6 +214,18 @@ class RealFile:
                 break
             data += more
         return data
+
+    def read_now(self, position: int, length: int) -> Buffer | None:
+        self.disk.check()
+        buffer = bytearray(length)
+        try:
+            return buffer if os.preadv(self.fd, [buffer], position, os.RWF_NOWAIT) == length else None
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
+                raise
+            return self.read(position, length)
 
     def is_warm(self, position: int, length: int) -> bool:
         """Asks for the first and the last byte: what was read or written together is in memory together."""

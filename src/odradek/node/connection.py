@@ -1,14 +1,14 @@
 """One client: frames in, answers out, on a non-blocking socket that the loop watches.
 
 What comes is received into a buffer that all connections share, and answered from there: an idle connection holds no memory but
-its own few fields. Only what is left of a frame at the end of a turn is kept, and a frame larger than the shared buffer gets one of
+its own few fields. Only what is left of a frame at the end of a turn is kept; a frame larger than the shared buffer gets one of
 its own. What a handler wants to keep beyond its call, it copies.
 
 Invariants
  1. Answers leave in the order of the requests, whichever is ready first.
  2. While a client does not read its answers, or too many of its requests wait, nothing more is read from it. So what it holds
     is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more.
- 3. The shared buffer is in use only inside `_readable` and `_go_on`, which the loop alone calls.
+ 3. The shared buffer is in use only inside `_readable` and `go_on`, which the loop alone calls.
  4. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
 """
 
@@ -66,6 +66,7 @@ class Connection:
         "is_sending",
         "is_stopped",
         "large",
+        "large_bytes_seen",
         "large_filled",
         "listener",
         "loop",
@@ -95,6 +96,7 @@ class Connection:
         self.held = b""  # of a frame that has not come whole, or of frames that have to wait
         self.large: bytearray | None = None  # a frame larger than the shared buffer
         self.large_filled = 0
+        self.large_bytes_seen = 0
         self.waiting: deque[Context] = deque()
         self.answers_bytes = 0
         self.out: deque[Piece] = deque()
@@ -127,7 +129,7 @@ class Connection:
                 self._receive_large(self.large)
             else:
                 self._receive()
-            if self.out and not self.is_closed:
+            if self.out and not self.is_sending:
                 self.flush()
         except (BlockingIOError, InterruptedError):
             pass
@@ -173,15 +175,14 @@ class Connection:
             if end - start < size or size < HEADER_BYTES_MIN:
                 self.network.check_size(size, view[position:end])
                 if size + SIZE.size > INBOX_BYTES:
-                    self._begin_large(view[position:end], size + SIZE.size)
-                    return 0
+                    return self._begin_large(view, position, end, size + SIZE.size)
                 break
             position = start + size
             self._dispatch(view[start:position])
             if self.is_closed:
                 return 0
             if self.running is not None or len(self.out) > PIECES_MAX or self.waiting:
-                if len(self.out) > PIECES_MAX:
+                if len(self.out) > PIECES_MAX and not self.is_sending:
                     self.flush()
                 if self._must_stop():
                     self.is_stopped = True
@@ -199,11 +200,19 @@ class Connection:
             or self.answers_bytes > ANSWERS_BYTES_MAX
         )
 
-    def _begin_large(self, begin: memoryview, size: int) -> None:
-        """A frame that needs a buffer of its own. It grows with what comes: who only announces much gets little."""
-        self.large = self.network.take_buffer(max(min(size, 2 * INBOX_BYTES), len(begin)))
+    def _begin_large(self, view: memoryview, position: int, end: int, size: int) -> int:
+        """A frame that needs a buffer of its own. It grows with what comes: who only announces much gets little, until it has
+        sent as much before. Gives how many bytes stay in the shared buffer, when there is no room for it now."""
+        begin = view[position:end]
+        if not self.network.reserve(self, size):
+            self.is_stopped = True
+            self._unwatch()
+            view[: end - position] = bytes(begin)
+            return end - position
+        self.large = self.network.take_buffer(size if size <= self.large_bytes_seen else min(size, 2 * INBOX_BYTES))
         self.large[: len(begin)] = begin
         self.large_filled = len(begin)
+        return 0
 
     def _receive_large(self, buffer: bytearray) -> None:
         (size,) = SIZE.unpack_from(buffer)
@@ -222,14 +231,16 @@ class Connection:
         self.large_filled += count
         if self.large_filled == size:
             self.large = None
+            self.large_bytes_seen = max(size, self.large_bytes_seen)
             with memoryview(buffer) as view:
                 self._dispatch(view[SIZE.size : size])
             self.network.give_buffer(buffer)
+            self.network.release(self)
             if self._must_stop():
                 self.is_stopped = True
                 self._unwatch()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """There is room again: first what has been read already."""
         if self.is_closed or not self.is_stopped or self._must_stop():
             return
@@ -240,7 +251,7 @@ class Connection:
             view[:have] = self.held
             self.held = b""
             self._keep(view, self._take(view, have))
-            if self.out and not self.is_closed:
+            if self.out and not self.is_sending:
                 self.flush()
         except ProtocolError as error:
             self.close(str(error))
@@ -312,7 +323,7 @@ class Connection:
         elif not ctx.is_waiting:
             self.waiting.remove(ctx)
         if self.is_stopped:
-            self.loop.call_soon(self._go_on)
+            self.loop.call_soon(self.go_on)
 
     def answered(self, ctx: Context) -> None:
         """One of the requests that wait has its answer. When it is being handled just now, nothing is waiting for it yet."""
@@ -352,7 +363,7 @@ class Connection:
             self.close(f"internal error: {error!r}")
         else:
             if self.is_stopped:
-                self.loop.call_soon(self._go_on)
+                self.loop.call_soon(self.go_on)
 
     # -- sending
 
@@ -366,11 +377,7 @@ class Connection:
                     if not self._send_file(first):
                         return
                 elif isinstance(first, Slice):
-                    out.popleft()
-                    if len(first) >= SENDFILE_BYTES_MIN:
-                        out.extendleft(first.ranges[::-1])
-                    else:
-                        out.appendleft(first.read())
+                    self._open(first)
                 elif not self._send_buffers():
                     return
         except (BlockingIOError, InterruptedError):
@@ -380,7 +387,7 @@ class Connection:
             self.is_sending = False
             self.loop.remove_writer(self.descriptor)
             if self.is_stopped:
-                self.loop.call_soon(self._go_on)
+                self.loop.call_soon(self.go_on)
 
     def _send_buffers(self) -> bool:
         """Sends the buffers up to the next file; False when the socket has had enough."""
@@ -389,10 +396,9 @@ class Connection:
         while out and len(pieces) < PIECES_MAX:
             piece = out[0]
             if isinstance(piece, Slice):
-                if len(piece) >= SENDFILE_BYTES_MIN:
-                    break
-                piece = piece.read()
-            elif isinstance(piece, FileRange):
+                self._open(piece)
+                continue
+            if isinstance(piece, FileRange):
                 break
             pieces.append(piece)
             out.popleft()
@@ -416,8 +422,26 @@ class Connection:
         self._wait_writable()
         return False
 
+    def _open(self, records: Slice) -> None:
+        """Puts what a slice is made of in its place: a few bytes that are in memory as they are, everything else as files."""
+        self.out.popleft()
+        if records.size < SENDFILE_BYTES_MIN and len(records.ranges) == 1:
+            part = records.ranges[0]
+            data = part.file.read_now(part.position, part.size)
+            if data is not None:
+                self.out.appendleft(data)
+                return
+        self.out.extendleft(records.ranges[::-1])  # type: ignore[arg-type]
+
     def _send_file(self, part: FileRange) -> bool:
-        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, min(part.size, SENDFILE_BYTES_MAX))
+        """Sends from a file what is in memory; the rest is read in on a thread first. False when that has to be waited for."""
+        size = min(part.size, SENDFILE_BYTES_MAX)
+        if not part.file.is_warm(part.position, size):
+            self.is_sending = True
+            reading = self.loop.run_in_executor(None, part.file.warm, part.position, size)
+            reading.add_done_callback(lambda _: self._flush_later())
+            return False
+        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, size)
         if count == 0:
             self.close("a file ended before what was to be sent of it")
             return False
@@ -446,6 +470,7 @@ class Connection:
         self.socket.close()
         if self.large is not None:
             self.network.give_buffer(self.large)
+            self.network.release(self)
             self.large = None
         self.out.clear()
         self.held = b""

@@ -1,7 +1,7 @@
 """The group coordinators of this node: one for each partition of __consumer_offsets that it leads.
 
-A coordinator is a replay of its partition (core/groups). This is its host: loads it, appends what it writes, keeps its timers, and
-tells it when its records are committed.
+A coordinator is a replay of its partition (core/groups). Its host loads it, appends what it writes, keeps its timers, and tells
+it when its records are committed.
 
 Invariants
  1. Effects are done in their order, and the coordinator steps again only when all are done.

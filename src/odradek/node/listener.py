@@ -94,7 +94,8 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.by_host: Counter[str] = Counter()
         self.spares: list[bytearray] = []
-        self.queued_bytes = 0
+        self.reserved: dict[Connection, int] = {}
+        self.starved: dict[Connection, None] = {}
         self.is_accepting = False
         self.socket = bind(name, host, port, limits)
         self.host, self.port = host, self.socket.getsockname()[1]
@@ -161,6 +162,7 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self.starved.pop(connection, None)
         self.by_host[connection.client_host] -= 1
         if not self.by_host[connection.client_host]:
             del self.by_host[connection.client_host]
@@ -185,16 +187,29 @@ class Listener:
     def allowed_sizes(self) -> str:
         return f"{HEADER_BYTES_MIN} to socket.request.max.bytes={self.limits.request_bytes_max}"
 
+    def reserve(self, connection: Connection, size: int) -> bool:
+        """Whether a large frame may be received now. If not, its connection is told when to try again."""
+        allowed = self.limits.queued_bytes_max
+        if allowed > 0 and self.reserved and sum(self.reserved.values()) + size > allowed:
+            self.starved[connection] = None
+            return False
+        self.reserved[connection] = size
+        return True
+
+    def release(self, connection: Connection) -> None:
+        self.reserved.pop(connection, None)
+        starved, self.starved = self.starved, {}
+        for waiting in starved:
+            self.loop.call_soon(waiting.go_on)
+
     def take_buffer(self, size: int) -> bytearray:
         """Memory for a large frame; one that is done may be there to be used again."""
-        self.queued_bytes += size
         for number, spare in enumerate(self.spares):
             if len(spare) == size:
                 return self.spares.pop(number)
         return bytearray(size)
 
     def give_buffer(self, buffer: bytearray) -> None:
-        self.queued_bytes -= len(buffer)
         self.spares.insert(0, buffer)
         del self.spares[SPARE_BUFFERS_MAX:]
 
