@@ -1,9 +1,16 @@
 """Runs the real program."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.kafka.broker import free_port
+
+STOP_SECONDS_MAX = 30
 
 
 def odradek(*arguments: str, python: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
@@ -11,3 +18,40 @@ def odradek(*arguments: str, python: tuple[str, ...] = (), **environment: str) -
     return subprocess.run(
         command, check=False, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **environment}
     )
+
+
+class Started:
+    """A node in a process of its own, as `odradek start` starts it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.port = free_port()
+        program = str(Path(sys.executable).with_name("odradek"))
+        command = [sys.executable, program, "start", "--data", str(folder), "--listen", f"127.0.0.1:{self.port}", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+
+    def screen(self) -> str:
+        """What it shows when it serves; AssertionError with its complaint when it does not come so far."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line.startswith("Ctrl-C"):
+                return "".join(lines)
+        raise AssertionError(self.process.stderr.read())
+
+    def stop(self) -> str:
+        """Stops it as a person does; gives what it said on stderr."""
+        self.process.send_signal(signal.SIGINT)
+        _, complaints = self.process.communicate(timeout=STOP_SECONDS_MAX)
+        return complaints
+
+
+@contextlib.contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[Started]:
+    node = Started(folder, *arguments)
+    try:
+        node.screen()
+        yield node
+    finally:
+        node.stop()

@@ -1,10 +1,10 @@
-"""`odradek start`, as far as it goes without serving: what it says when it cannot start."""
+"""`odradek start`: what it says when it serves, and when it cannot."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import odradek
+from tests.cli.program import Started, odradek, started
 
 
 def refused(*arguments: str) -> str:
@@ -75,3 +75,38 @@ def test_what_cannot_be_understood_has_status_2(arguments: list[str]) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file") in refused("--data", str(tmp_path / "file" / "data"))
+
+
+def test_a_first_start_needs_nothing_and_says_where_it_is(tmp_path: Path) -> None:
+    node = Started(tmp_path / "data")
+    screen = node.screen()
+    assert node.stop() == ""
+    assert f"127.0.0.1:{node.port}" in screen
+    assert str(tmp_path / "data" / "server.properties") in screen
+    assert "\x1b" not in screen
+    assert node.process.returncode == 0
+    assert f"PLAINTEXT://127.0.0.1:{node.port}" in (tmp_path / "data" / "server.properties").read_text()
+
+
+def test_a_later_start_reads_what_was_edited_and_writes_nothing(tmp_path: Path) -> None:
+    with started(tmp_path / "data"):
+        pass
+    file = tmp_path / "data" / "server.properties"
+    file.write_text(edited := file.read_text() + "nummer.partitions=3\n")
+    node = Started(tmp_path / "data")  # on another port, which goes before the file's
+    assert f"127.0.0.1:{node.port}" in node.screen()
+    assert node.stop().splitlines() == [
+        "odradek: nummer.partitions: no key has this name, it does nothing; did you mean num.partitions?"
+    ]
+    assert file.read_text() == edited
+
+
+def test_two_nodes_do_not_share_a_folder_or_a_port(tmp_path: Path) -> None:
+    with started(tmp_path / "data") as first:
+        other = Started(tmp_path / "data")
+        assert other.process.wait(timeout=30) == 1
+        assert "odradek: " in other.stop()
+        taken = odradek("start", "--data", str(tmp_path / "other"), "--listen", f"127.0.0.1:{first.port}")
+        assert taken.returncode == 1
+        assert len(taken.stderr.splitlines()) == 1
+        assert str(first.port) in taken.stderr

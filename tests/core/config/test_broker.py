@@ -78,8 +78,17 @@ def test_a_dynamic_value_that_cannot_be_used_is_left_out_with_a_warning() -> Non
     assert config.node_id == 1
     assert config.integer("log.cleaner.threads") == 1
     assert config.text("ssl.client.auth") == "required"
-    assert len(config.warnings) == 4
+    assert len(config.warnings) == 3
     assert all(" is not used" in warning for warning in config.warnings)
+
+
+def test_dynamic_values_that_do_not_go_with_the_file_change_nothing() -> None:
+    before = node().with_dynamic({"log.cleaner.threads": "2"}, {})
+    after = before.with_dynamic({"log.cleaner.threads": "200"}, {})
+    assert after.integer("log.cleaner.threads") == 2
+    (warning,) = after.warnings
+    assert "log.cleaner.dedupe.buffer.size" in warning
+    assert before.warnings == ()
 
 
 def test_a_dynamic_value_out_of_bounds_is_moved_to_the_bound() -> None:

@@ -10,6 +10,7 @@ from odradek.core.config.group import check_group, group_config
 from odradek.core.config.key import InvalidConfig
 from odradek.core.config.table import group_keys, topic_keys
 from odradek.core.config.topic import check_topic, topic_config
+from odradek.wire.errors import Refused
 from tests.core.config.node import BROKER, CONTROLLER, ONE_NODE
 from tests.kafka.oracle import Oracle
 
@@ -178,7 +179,7 @@ def takes(check: object, *arguments: Mapping[str, str] | BrokerConfig | str) -> 
     assert callable(check)
     try:
         check(*arguments)
-    except InvalidConfig as error:
+    except (InvalidConfig, Refused) as error:
         return str(error)
     return None
 

@@ -6,6 +6,7 @@ Invariants
 """
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from typing import Final, Self
 
@@ -14,6 +15,7 @@ import msgspec
 from odradek.core.config.advice import advice
 from odradek.core.config.bounds import clamped
 from odradek.core.config.checks import EVERY_ADDRESS, check
+from odradek.core.config.key import InvalidConfig
 from odradek.core.config.layers import Layers, known_key
 from odradek.core.config.listeners import PLAINTEXT, PROTOCOLS, Listener, parse_listeners, protocol_map
 from odradek.core.config.validity import ADDRESS
@@ -36,9 +38,15 @@ class BrokerConfig(Layers):
         check(self)
 
     def with_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> Self:
-        return type(self)(self.static, cluster_wide, per_broker)
+        """With other dynamic values; when these do not go with the file, it stays as it is, with a warning."""
+        try:
+            return type(self)(self.static, cluster_wide, per_broker)
+        except InvalidConfig as error:
+            unchanged = copy(self)
+            unchanged.ignored = [*self.ignored, f"{error}; the dynamic values are not used"]
+            return unchanged
 
-    @cached_property
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know of this configuration, a line each."""
         return (*advice(self), *self.ignored)

@@ -6,6 +6,7 @@ from typing import Final
 
 from odradek.core.config.key import InvalidConfig
 from odradek.core.config.table import client_metrics_keys
+from odradek.wire.errors import ErrorCode, Refused
 
 INTERVAL_MS: Final = range(100, 3_600_001)
 MATCHED: Final = (
@@ -19,16 +20,18 @@ MATCHED: Final = (
 
 
 def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
-    """InvalidConfig when a subscription of this name may not have these settings."""
+    """InvalidConfig or Refused, as Apache Kafka answers, when a subscription of this name may not have these settings."""
     if not name:
-        raise InvalidConfig("a client metrics subscription needs a name")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
     for key in overrides:
         if key not in client_metrics_keys():
-            raise InvalidConfig(f"{key}: no client metrics config has this name; it takes {', '.join(client_metrics_keys())}")
+            known = ", ".join(client_metrics_keys())
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{key}: no client metrics config has this name; there are {known}")
     values = {key: client_metrics_keys()[key].parse(text) for key, text in overrides.items()}
     interval = values.get("interval.ms")
     if isinstance(interval, int) and interval not in INTERVAL_MS:
-        raise InvalidConfig(f"interval.ms: {interval} is not valid; it takes {INTERVAL_MS.start} to {INTERVAL_MS.stop - 1}")
+        valid = f"{INTERVAL_MS.start} to {INTERVAL_MS.stop - 1}"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"interval.ms: {interval} is not valid; it takes {valid}")
     patterns = values.get("match", ())
     assert isinstance(patterns, tuple)
     match_patterns(patterns)

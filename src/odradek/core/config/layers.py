@@ -49,7 +49,10 @@ class Layers:
         sound: dict[str, str] = {}
         for name, text in values.items():
             key = known_key(name)
-            if key is None or key.mode not in modes:
+            if key is None:  # nobody asks for it here
+                sound[name] = text
+                continue
+            if key.mode not in modes:
                 self.ignored.append(f"{name}: the dynamic value is not used, because the key cannot change while running")
                 continue
             try:
