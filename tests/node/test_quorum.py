@@ -95,6 +95,21 @@ def test_the_answer_comes_when_the_brokers_image_has_it() -> None:
     run(story())
 
 
+def test_the_status_is_that_of_the_log() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        host.quorum.append([topic(1)])
+        status = host.status()
+        assert (status.leader_id, status.leader_epoch, status.voters.ids) == (NODE, 1, [NODE])
+        assert status.high_watermark == status.log_end_offset - 1 == host.quorum.end_offset - 1
+        await host.quorum.close()
+        assert host.status().high_watermark == host.quorum.end_offset
+
+    run(story())
+
+
 def test_many_commits_share_a_sync() -> None:
     disk = new_disk()
 

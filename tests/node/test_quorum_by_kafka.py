@@ -1,7 +1,6 @@
 """Metadata that Odradek left is served by Apache Kafka, and what Apache Kafka left by Odradek; back and forth."""
 
 import asyncio
-import base64
 import signal
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
@@ -29,10 +29,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def text(topic_id: bytes) -> str:
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
-
-
 def config_of(broker: Broker, *, static_voters: bool = False, of: QuorumConfig = CONFIG) -> QuorumConfig:
     """The settings that make us the voter that a Kafka node is."""
     meta = read_meta_properties(RealDisk(), str(broker.data / META_PROPERTIES))
@@ -49,7 +45,7 @@ def config_of(broker: Broker, *, static_voters: bool = False, of: QuorumConfig =
 
 def seen_by_odradek(image: MetadataImage) -> dict[str, Any]:
     return {
-        name: {"id": text(topic.id), "partitions": len(topic.partitions), "configs": image.configs.get((2, name), {})}
+        name: {"id": id_text(topic.id), "partitions": len(topic.partitions), "configs": image.configs.get((2, name), {})}
         for name, topic in sorted(image.topics.items())
     }
 

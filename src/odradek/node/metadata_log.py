@@ -25,9 +25,10 @@ from odradek.core.raft.batches import (
     decode_snapshot,
     parse_snapshot_name,
     read_batch,
+    snapshot_timestamp_ms,
 )
 from odradek.core.raft.election import QUORUM_STATE, Election
-from odradek.log.checkpoint import PARTITION_METADATA, write_partition_metadata
+from odradek.log.checkpoint import PARTITION_METADATA, read_partition_metadata, write_partition_metadata
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull, replace_file
 from odradek.log.folder import METADATA_LOG
@@ -60,7 +61,9 @@ def create_metadata_folder(disk: Disk, data_folder: str) -> str:
     folder = f"{data_folder}/{METADATA_LOG}"
     disk.make_folder(folder)
     disk.sync_folder(data_folder)
-    write_partition_metadata(disk, f"{folder}/{PARTITION_METADATA}", METADATA_TOPIC_ID)
+    path = f"{folder}/{PARTITION_METADATA}"
+    if read_partition_metadata(disk, path) is None:
+        write_partition_metadata(disk, path, METADATA_TOPIC_ID)
     return folder
 
 
@@ -204,8 +207,9 @@ class MetadataLog:
             return
 
         def is_due(snapshot: SnapshotId) -> bool:
-            with suppress(CorruptSnapshot, OSError):
-                return now_ms - self.read_snapshot(snapshot).timestamp_ms > self.config.max_retention_ms
+            with suppress(CorruptSnapshot):
+                timestamp_ms = snapshot_timestamp_ms(self.disk.map(f"{self.folder}/{snapshot.name}"))
+                return now_ms - timestamp_ms > self.config.max_retention_ms
             return False
 
         self._clean_while(is_due, now_ms)

@@ -83,7 +83,7 @@ class Appended(NamedTuple):
 
 class Quorum:
     def __init__(self, disk: Disk, data_folder: str, config: QuorumConfig, now_ms: Callable[[], int]) -> None:
-        """Reads what the folder says. MetadataLost or QuorumError when that cannot be served; nothing is written yet."""
+        """Reads what the folder says. MetadataLost, QuorumError or UnsupportedFeature when that cannot be served."""
         self.disk = disk
         self.config = config
         self.now_ms = now_ms

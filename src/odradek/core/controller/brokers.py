@@ -12,6 +12,7 @@ from odradek.core.controller.decision import Decision, Versioned
 from odradek.core.controller.replication import ReplicationRules, changes, in_elr, in_isr, leaderless
 from odradek.core.metadata.brokers import Broker
 from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
+from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from odradek.wire.errors import ErrorCode, Refused
@@ -100,7 +101,7 @@ def check_directories(image: MetadataImage, request: BrokerRegistrationRequest) 
     else:
         for folder in folders:
             if (owner := owners.get(folder, request.broker_id)) != request.broker_id:
-                reason = f"Broker {owner} is already registered with directory {folder.hex()}"
+                reason = f"Broker {owner} is already registered with directory {id_text(folder)}"
     if reason is not None:
         raise Refused(ErrorCode.INVALID_REGISTRATION, reason)
 

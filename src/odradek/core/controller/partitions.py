@@ -5,6 +5,7 @@ Invariants
  2. All partitions of a topic are created with the same number of replicas.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from odradek.core.controller.decision import RECORDS_MAX, Decision, Versioned
@@ -101,7 +102,8 @@ def create_partitions(
     """Partitions that are added to topics."""
     Result = CreatePartitionsResponse.CreatePartitionsTopicResult  # noqa: N806
     by_name = {topic.name: topic for topic in request.topics}
-    duplicates = [name for name in by_name if sum(topic.name == name for topic in request.topics) > 1]
+    counts = Counter(topic.name for topic in request.topics)
+    duplicates = {name: None for name, count in counts.items() if count > 1}
     results = [
         Result(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.") for name in duplicates
     ]

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from odradek.core.metadata.brokers import Broker, ControllerNode
 from odradek.core.metadata.delta import Delta
+from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.topics import Partition, Topic
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -143,7 +144,7 @@ class MetadataImage:
     def _topic(self, topic_id: bytes) -> Topic:
         topic = self.topics_by_id.get(topic_id)
         if topic is None:
-            raise MetadataError(f"a record of the topic with id {topic_id.hex()}, which there is not")
+            raise MetadataError(f"a record of the topic with id {id_text(topic_id)}, which there is not")
         return topic
 
     def _set_partition(self, topic: Topic, number: int, partition: Partition) -> None:
@@ -268,7 +269,7 @@ class MetadataImage:
 
     def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         if self.acls.pop(record.id, None) is None:
-            raise MetadataError(f"the ACL with id {record.id.hex()} is removed, which there is not")
+            raise MetadataError(f"the ACL with id {id_text(record.id)} is removed, which there is not")
         self._note("acls", record.id)
 
     def _scram(self, record: UserScramCredentialRecord) -> None:

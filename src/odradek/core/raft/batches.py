@@ -162,6 +162,19 @@ def encode_snapshot(
     yield control_batch(foot, base_offset=offset, epoch=epoch, now_ms=now_ms)
 
 
+def snapshot_timestamp_ms(view: Buffer) -> int:
+    """The time of the last record that a snapshot holds; it stands in the first batch, and no other is looked at."""
+    try:
+        position, header = next(headers(view))
+        check(view, position, header)
+        for _, message in read_batch(view, position, header).records:
+            if isinstance(message, SnapshotHeaderRecord):
+                return message.last_contained_log_timestamp
+    except (ProtocolError, StopIteration) as error:
+        raise CorruptSnapshot(str(error)) from error
+    raise CorruptSnapshot("the header is missing")
+
+
 def decode_snapshot(view: Buffer) -> Snapshot:
     """All of a snapshot. CorruptSnapshot when it is not whole."""
     timestamp_ms: int | None = None

@@ -7,12 +7,12 @@ Invariants
  2. A node never leads an epoch that it led before it was started: each start begins a new one.
 """
 
-import base64
 import json
 from typing import Any, Final
 
 import msgspec
 
+from odradek.core.metadata.ids import id_bytes, id_text
 from odradek.wire.message import NIL_UUID
 
 QUORUM_STATE: Final = "quorum-state"
@@ -46,7 +46,7 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
                 "leaderId": self.leader_id,
                 "leaderEpoch": self.epoch,
                 "votedId": self.voted_id,
-                "votedDirectoryId": base64.urlsafe_b64encode(self.voted_directory_id).rstrip(b"=").decode(),
+                "votedDirectoryId": id_text(self.voted_directory_id),
                 "data_version": 1,
             }
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -63,7 +63,7 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
                 epoch=int(fields["leaderEpoch"]),
                 leader_id=int(fields["leaderId"]),
                 voted_id=int(fields["votedId"]),
-                voted_directory_id=base64.urlsafe_b64decode(directory + "==") if directory else NIL_UUID,
+                voted_directory_id=id_bytes(directory) if directory else NIL_UUID,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptElection(f"{QUORUM_STATE} cannot be read ({error}): restore it from a copy of the folder") from error
