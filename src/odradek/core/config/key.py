@@ -20,8 +20,8 @@ INTEGER_BITS: Final = {"short": 16, "int": 32, "long": 64}
 JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's trim takes away: not all that Python calls white
 COMMA: Final = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
 INTEGER: Final = re.compile(r"[+-]?\d+")
-DOUBLE: Final = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
-HEX_DOUBLE: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
+DOUBLE: Final = r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?"  # compiled when it is needed
+HEX_DOUBLE: Final = r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?"
 DECIMAL_MIN: Final = 1e-3  # from the one to the other Java writes a double without an exponent
 DECIMAL_MAX: Final = 1e7
 DIGITS_MAX: Final = 100  # no number has so many, and Python converts no more than some thousand
@@ -106,9 +106,9 @@ def read_integer(text: str, bits: int) -> int:
 
 
 def read_double(text: str) -> float:
-    if number := DOUBLE.fullmatch(text):
+    if number := re.fullmatch(DOUBLE, text, re.ASCII):
         return float(number[1])
-    if number := HEX_DOUBLE.fullmatch(text):
+    if number := re.fullmatch(HEX_DOUBLE, text, re.ASCII):
         return float.fromhex(number[1])
     raise ValueError("a decimal number")
 

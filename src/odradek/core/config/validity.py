@@ -15,10 +15,9 @@ RANGE: Final = re.compile(r"(?:(?P<or>-?[\d.]+) or )?(?P<low>-?[\d.]+?)\.\.(?P<h
 WORDS: Final = re.compile(r"\{(?P<words>[^}]*)\}(?P<any_case> any case)?(?P<not_empty> not empty)?")
 ADDRESS: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]+)")
 THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
-DURATION: Final = re.compile(
+DURATION: Final = (  # compiled when it is needed, which is rare
     r"(?P<sign>[+-])?P(?P<days>[+-]?\d+D)?"
-    r"(?P<time>T(?P<hours>[+-]?\d+H)?(?P<minutes>[+-]?\d+M)?(?P<seconds>[+-]?\d+(\.\d{0,9})?S)?)?",
-    re.ASCII | re.IGNORECASE,
+    r"(?P<time>T(?P<hours>[+-]?\d+H)?(?P<minutes>[+-]?\d+M)?(?P<seconds>[+-]?\d+(\.\d{0,9})?S)?)?"
 )
 UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 BY_DURATION: Final = "by_duration:"
@@ -105,7 +104,7 @@ def duration_ms(reset: str) -> int | None:
     """How far back `by_duration:PT1H` goes; None when the text is of another form."""
     if not reset.startswith(BY_DURATION):
         return None
-    parts = DURATION.fullmatch(reset.removeprefix(BY_DURATION))
+    parts = re.fullmatch(DURATION, reset.removeprefix(BY_DURATION), re.ASCII | re.IGNORECASE)
     if parts is None or not any(parts[unit] for unit in UNIT_MS) or parts["time"] in ("T", "t"):
         return None
     total = sum(float(parts[unit][:-1]) * scale for unit, scale in UNIT_MS.items() if parts[unit])
