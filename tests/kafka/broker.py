@@ -65,8 +65,13 @@ class Broker:
         (folder / "server.properties").write_text(properties)
         self.process: subprocess.Popen[bytes] | None = None
         if not self.data.exists():
-            voters = () if static_voters else ("--standalone",)
-            self.run_tool("kafka.tools.StorageTool", "format", *voters, "-t", CLUSTER_ID, "-c", self._properties)
+            self._format(() if static_voters else ("--standalone",))
+
+    def _format(self, voters: tuple[str, ...]) -> None:
+        self.run_tool("kafka.tools.StorageTool", "format", *voters, "-t", CLUSTER_ID, "-c", self._properties)
+
+    def _command(self) -> list[str]:
+        return ["java", *HEAP, "-cp", class_path(), "kafka.Kafka", self._properties]
 
     @property
     def _properties(self) -> str:
@@ -86,15 +91,18 @@ class Broker:
     def start(self) -> None:
         assert self.process is None
         with open(self.folder / "server.log", "ab") as output:
-            command = ["java", *HEAP, "-cp", class_path(), "kafka.Kafka", self._properties]
-            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+            self.process = subprocess.Popen(self._command(), stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
+            assert self.process.poll() is None, self.output()
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
-            time.sleep(0.1)
-        raise AssertionError("Apache Kafka does not listen: " + (self.folder / "server.log").read_text())
+            time.sleep(0.02)
+        raise AssertionError("it does not listen: " + self.output())
+
+    def output(self) -> str:
+        """What it has printed so far."""
+        return (self.folder / "server.log").read_text()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self.process is not None:
