@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
     "cut off": (lambda: batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
     "half a header": (lambda: batch()[:40], ErrorCode.CORRUPT_MESSAGE),
     "bytes behind it": (lambda: batch() + b"\0", ErrorCode.CORRUPT_MESSAGE),
-    "an old format": (lambda: with_field(batch(), 16, b"\1"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "an old format": (lambda: with_field(batch(), 16, b"\1"), ErrorCode.INVALID_RECORD),
     "a control batch": (lambda: with_attributes(batch(), CONTROL), ErrorCode.INVALID_RECORD),
     "a marker": (lambda: marker(commit=True), ErrorCode.INVALID_RECORD),
     "LogAppendTime": (lambda: with_attributes(batch(), LOG_APPEND_TIME), ErrorCode.INVALID_TIMESTAMP),

@@ -120,7 +120,7 @@ def test_old_message_formats_are_refused_by_name(magic: int, size: int) -> None:
     message[16] = magic
     with pytest.raises(InvalidBatch, match=rf"message format v{magic} \(magic {magic}\) is no longer supported") as caught:
         read_header(message)
-    assert caught.value.error is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert caught.value.error is ErrorCode.INVALID_RECORD
 
 
 def test_unknown_magic_is_refused() -> None:

@@ -19,7 +19,7 @@ from odradek.api.context import Context, Handled
 from odradek.api.services import Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
-from odradek.wire.batch import BatchHeader, CorruptBatch, InvalidBatch, read_header
+from odradek.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatch, InvalidBatch, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.messages import ProduceRequest, ProduceResponse
@@ -99,15 +99,29 @@ def find(
             raise Refused(partitions.why_not(name_of(topic, ctx), data.index), "this node does not lead the partition")
         if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the brokers alone")
-        header = read_header(target.records)
+        header = whole_batch(target.records)
         if header.codec == Codec.ZSTD and ctx.version < ZSTD_SINCE:
             raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_SINCE} of Produce")
         if header.is_transactional:
-            raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+            unknown = request.transactional_id is None
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if unknown else ErrorCode.INVALID_TXN_STATE
+            raise Refused(code, "transactions are not served yet")
         target.partition, target.header = partition, header
     except (Refused, ProtocolError) as error:
         target.error = error
     return target
+
+
+def whole_batch(records: bytearray | memoryview) -> BatchHeader:
+    """The header of the batch, which must be there as a whole."""
+    if len(records) < HEADER_SIZE:
+        raise InvalidBatch(f"{len(records)} bytes, where a batch has {HEADER_SIZE} at least", "records", 0)
+    header = read_header(records)
+    if header.size > len(records):
+        raise InvalidBatch(f"a batch of {header.size} bytes, of which {len(records)} are there", "records", 0)
+    if header.last_offset_delta < 0:
+        raise InvalidBatch(f"a last offset {header.last_offset_delta} after the base", "last offset delta", 23)
+    return header
 
 
 def name_of(topic: ProduceRequest.TopicProduceData, ctx: Context) -> str:

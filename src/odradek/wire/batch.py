@@ -175,7 +175,7 @@ def _old_magic(magic: int, position: int) -> ProtocolError:
             f"message format v{magic} (magic {magic}) is no longer supported, by Apache Kafka since 4.0 neither: "
             "only record batches (magic 2, of Kafka 0.11 and later) are"
         )
-        return InvalidBatch(reason, "magic", position + MAGIC_POSITION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        return InvalidBatch(reason, "magic", position + MAGIC_POSITION)
     return CorruptBatch(f"magic {magic}, where a record batch has {MAGIC}", "magic", position + MAGIC_POSITION)
 
 

@@ -20,7 +20,7 @@ from odradek.wire.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     assemble,
-    check_produced,
+    check,
     read_header,
     set_max_timestamp,
 )
@@ -75,9 +75,8 @@ class Admission(Struct, frozen=True):
 
     def is_plausible(self, header: BatchHeader, now_ms: int) -> bool:
         """Whether the timestamps in a header can be right and are not too far ahead."""
-        return (
-            header.base_timestamp <= header.max_timestamp <= now_ms + self.after_max_ms and header.max_timestamp != NO_TIMESTAMP
-        )
+        latest = NO_TIMESTAMP if header.is_log_append_time else header.max_timestamp
+        return header.base_timestamp <= latest <= now_ms + self.after_max_ms and latest != NO_TIMESTAMP
 
     def recompresses(self, header: BatchHeader) -> bool:
         return self.codec is not None and self.codec != header.codec
@@ -85,7 +84,9 @@ class Admission(Struct, frozen=True):
     def admit(self, batch: bytearray | memoryview, now_ms: int) -> bytearray | memoryview:
         """The batch as it is to be appended: the same, changed in place, or a new one. Refused when the topic takes it not."""
         header = read_header(batch)
-        check_produced(batch, 0, header)  # before its records are believed
+        check(batch, 0, header)  # before its records are believed
+        if header.is_log_append_time and (self.stamps or header.max_timestamp == NO_TIMESTAMP):
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
         content = None
         max_timestamp = header.max_timestamp
         if self.wants_keys or self.recompresses(header) or not self._trusts(header, now_ms):
@@ -96,9 +97,11 @@ class Admission(Struct, frozen=True):
         if self.recompresses(header):
             assert content is not None
             assert self.codec is not None
-            attributes = header.attributes & ~CODEC_MASK | self.codec | (LOG_APPEND_TIME if self.stamps else 0)
+            attributes = (
+                header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME) | self.codec | (LOG_APPEND_TIME if self.stamps else 0)
+            )
             return assemble(header._replace(attributes=attributes, max_timestamp=max_timestamp), content, self.level)
-        if self.stamps or max_timestamp != header.max_timestamp:
+        if self.stamps or header.is_log_append_time or max_timestamp != header.max_timestamp:
             set_max_timestamp(batch, 0, max_timestamp, log_append_time=self.stamps)
         return batch
 
@@ -110,10 +113,11 @@ class Admission(Struct, frozen=True):
         """Looks at every record; gives the greatest timestamp."""
         earliest, latest = now_ms - self.before_max_ms, now_ms + self.after_max_ms
         base, greatest = header.base_timestamp, NO_TIMESTAMP
+        stamped = header.max_timestamp if header.is_log_append_time else None  # then it is the time of all records
         keyless: list[tuple[int, str]] = []
         untimely: list[tuple[int, str]] = []
         for index, (_, _, _, delta, _, key_end, _, _) in enumerate(scan(content, header)):
-            timestamp = base + delta
+            timestamp = base + delta if stamped is None else stamped
             greatest = max(greatest, timestamp)
             if self.wants_keys and key_end < 0:
                 keyless.append((index, "a compacted topic takes no record without a key"))
