@@ -78,6 +78,7 @@ class Node:
         self.topic_configs: dict[str, TopicConfig] = {}
         self.producer_ids: Iterator[int] = iter(())
         self.deltas: asyncio.Queue[tuple[Delta, asyncio.Future[None]]] = asyncio.Queue()
+        self.last_change: asyncio.Future[None] | None = None  # done when it has been followed
         self.tasks: set[asyncio.Task[Any]] = set()
         self.fetch_sessions = Sessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
@@ -241,7 +242,8 @@ class Node:
         """Records were committed and are in the image."""
         delta = self.image.changes()
         if delta:
-            self.deltas.put_nowait((delta, self.loop.create_future()))
+            self.last_change = self.loop.create_future()
+            self.deltas.put_nowait((delta, self.last_change))
 
     async def _follow_all(self) -> None:
         while True:
@@ -265,9 +267,8 @@ class Node:
 
     async def followed(self) -> None:
         """Until partitions and groups are what the image says now."""
-        if not self.deltas.empty():
-            _, done = self.deltas._queue[-1]  # type: ignore[attr-defined]
-            await done
+        if self.last_change is not None:
+            await self.last_change
 
     def _apply_config(self) -> None:
         """The node's settings, with those that were changed while it runs."""
