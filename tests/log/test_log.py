@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.log.log import Appended, Log, Origin, Slice
-from odradek.wire.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
+from odradek.wire.batch import CONTROL, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, control_key
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -82,7 +82,6 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
     "an old format": (lambda: with_field(batch(), 16, b"\1"), ErrorCode.INVALID_RECORD),
     "a control batch": (lambda: with_attributes(batch(), CONTROL), ErrorCode.INVALID_RECORD),
     "a marker": (lambda: marker(commit=True), ErrorCode.INVALID_RECORD),
-    "LogAppendTime": (lambda: with_attributes(batch(), LOG_APPEND_TIME), ErrorCode.INVALID_TIMESTAMP),
     "an unknown codec": (lambda: with_attributes(batch(), 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "an unknown attribute": (lambda: with_attributes(batch(), 0x80), ErrorCode.INVALID_RECORD),
     "a transaction of nobody": (lambda: with_attributes(batch(), TRANSACTIONAL), ErrorCode.INVALID_RECORD),

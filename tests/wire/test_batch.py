@@ -216,7 +216,6 @@ def test_without_a_producer_id_epoch_and_sequence_do_not_matter() -> None:
         ({"last_offset_delta": 3}, "record count at byte 57", ErrorCode.INVALID_RECORD),
         ({"base_offset": 1}, "base offset at byte 0", ErrorCode.INVALID_RECORD),
         ({"attributes": 0x20}, "client may not write control records", ErrorCode.INVALID_RECORD),
-        ({"attributes": 0x08}, "LogAppendTime", ErrorCode.INVALID_TIMESTAMP),
         ({"attributes": 0x05}, "no codec 5", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"attributes": 0x07}, "no codec 7", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"attributes": 0x40}, "0x0040 has bits", ErrorCode.INVALID_RECORD),

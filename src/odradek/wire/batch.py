@@ -37,7 +37,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-ATTRIBUTES_PRODUCED: Final = CODEC_MASK | TRANSACTIONAL  # what a client may set
+ATTRIBUTES_PRODUCED: Final = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL  # what a client may set, and the topic's own stamp
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -236,9 +236,6 @@ def check_produced(view: Buffer, position: int, header: BatchHeader) -> None:
 def _invalid_attributes(header: BatchHeader, position: int) -> InvalidBatch:
     if header.is_control:
         return InvalidBatch("a client may not write control records", "attributes", position)
-    if header.is_log_append_time:
-        reason = "a producer may not set the timestamp type to LogAppendTime"
-        return InvalidBatch(reason, "attributes", position, ErrorCode.INVALID_TIMESTAMP)
     if header.codec not in CODECS:
         reason = f"there is no codec {header.codec}"
         return InvalidBatch(reason, "attributes", position, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
