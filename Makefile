@@ -21,6 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 # Apache Kafka's own jars, for tests and benchmarks only; the product never uses them.
@@ -48,6 +49,7 @@ lock: install
 bench: install kafka
 	$(BIN)/python bench/wire.py
 	$(BIN)/python bench/log.py
+	PYTHONPATH=. $(BIN)/python bench/broker.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

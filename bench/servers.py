@@ -18,6 +18,8 @@ from tools.kafka_jars import class_path
 START_SECONDS_MAX = 60
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as users have it
+
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -53,7 +55,7 @@ class Server:
     def start(self) -> float:
         begin = time.perf_counter()
         with (self.folder / "out.txt").open("ab") as out:
-            self.process = subprocess.Popen(self.command(), stdout=out, stderr=out)
+            self.process = subprocess.Popen(self.command(), stdout=out, stderr=out, env=ENVIRONMENT)
         while True:
             assert self.process.poll() is None, (self.folder / "out.txt").read_text()[-2000:]
             assert time.perf_counter() - begin < START_SECONDS_MAX

@@ -13,13 +13,22 @@ A batch whose header says everything is appended inside the call, and answered i
 must be read or compressed anew, or synced before the answer, is copied and goes on in a coroutine.
 """
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from odradek.api.context import Context, Handled
 from odradek.api.services import Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatch, InvalidBatch, read_header
+from odradek.wire.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatch,
+    InvalidBatch,
+    read_header,
+)
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.messages import ProduceRequest, ProduceResponse
@@ -35,145 +44,115 @@ PartitionAnswer = ProduceResponse.PartitionProduceResponse
 RecordAnswer = ProduceResponse.BatchIndexAndErrorMessage
 
 
-class Target:
-    """One batch and where it goes; `error` when it goes nowhere."""
+class Slow(NamedTuple):
+    """A batch whose answer takes longer, and the place that the answer goes to."""
 
-    __slots__ = ("error", "header", "index", "partition", "records")
-
-    def __init__(self, index: int, records: memoryview) -> None:
-        self.index = index
-        self.records: bytearray | memoryview = records
-        self.partition: Partition | None = None
-        self.header: BatchHeader | None = None
-        self.error: Exception | None = None
+    answers: list[PartitionAnswer]
+    position: int
+    partition: Partition
+    batch: bytearray
 
 
 def handle(request: ProduceRequest, ctx: Context) -> Handled:
     now_ms = ctx.node.now_ms()
-    answers = []
-    plain = True
+    slow: list[Slow] = []
+    response = ProduceResponse()
     for topic in request.topic_data:
-        targets = [find(topic, data, request, ctx) for data in topic.partition_data]
-        answers.append((topic, targets))
-        for target in targets:
-            partition, header = target.partition, target.header
-            if partition is not None and header is not None:
-                plain = plain and partition.is_plain and partition.admission.is_plausible(header, now_ms)
-    if not plain:
-        for _, targets in answers:
-            for target in targets:
-                target.records = bytearray(target.records)  # what the frame is in will be used again
-        return append_slowly(answers, request.acks, ctx)
-    response = ProduceResponse(
-        responses=[
-            TopicAnswer(
-                name=topic.name, topic_id=topic.topic_id, partition_responses=[append(target, now_ms) for target in targets]
-            )
-            for topic, targets in answers
-        ]
-    )
+        answers: list[PartitionAnswer] = []
+        for data in topic.partition_data:
+            try:
+                partition = find(topic, data.index, request, ctx)
+                records, header = whole_batch(data.records)
+                check_version(header, request, ctx)
+                if partition.is_plain and partition.admission.is_plausible(header, now_ms):
+                    answers.append(append(partition, records, header, now_ms))
+                    continue
+                answers.append(PartitionAnswer(index=data.index))
+                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records)))  # the frame's memory is used again
+            except (Refused, ProtocolError) as error:
+                answers.append(refused(data.index, error))
+        response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if slow:
+        return append_slowly(slow, response, request.acks, ctx)
     if request.acks:
         return response
     close_if_refused(response, ctx)
     return None
 
 
-def find(
-    topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData, request: ProduceRequest, ctx: Context
-) -> Target:
-    """The partition that a batch is for, and the batch's header."""
-    records = data.records
-    target = Target(data.index, memoryview(b"") if records is None else records)
+def find(topic: ProduceRequest.TopicProduceData, index: int, request: ProduceRequest, ctx: Context) -> Partition:
+    """The partition that a batch is for."""
     partitions = ctx.node.partitions
-    try:
-        if request.acks not in ACKS:
-            raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}, where -1, 0 and 1 are valid")
-        if ctx.version >= TOPIC_IDS_SINCE:
-            led = partitions.by_id.get(topic.topic_id)
-            if led is None and topic.topic_id not in ctx.node.image.topics_by_id:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-        else:
-            led = partitions.by_name.get(topic.name)
-        partition = led.get(data.index) if led is not None else None
-        if partition is None:
-            raise Refused(partitions.why_not(name_of(topic, ctx), data.index), "this node does not lead the partition")
-        if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the brokers alone")
-        header = whole_batch(target.records)
-        if header.codec == Codec.ZSTD and ctx.version < ZSTD_SINCE:
-            raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_SINCE} of Produce")
-        if header.is_transactional:
-            unknown = request.transactional_id is None
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if unknown else ErrorCode.INVALID_TXN_STATE
-            raise Refused(code, "transactions are not served yet")
-        target.partition, target.header = partition, header
-    except (Refused, ProtocolError) as error:
-        target.error = error
-    return target
+    if request.acks not in ACKS:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}, where -1, 0 and 1 are valid")
+    if ctx.version < TOPIC_IDS_SINCE:
+        led, name = partitions.by_name.get(topic.name), topic.name
+    else:
+        known = ctx.node.image.topics_by_id.get(topic.topic_id)
+        if known is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        led, name = partitions.by_id.get(topic.topic_id), known.name
+    partition = led.get(index) if led is not None else None
+    if partition is None:
+        raise Refused(partitions.why_not(name, index), "this node does not lead the partition")
+    if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the brokers alone")
+    return partition
 
 
-def whole_batch(records: bytearray | memoryview) -> BatchHeader:
-    """The header of the batch, which must be there as a whole."""
-    if len(records) < HEADER_SIZE:
-        raise InvalidBatch(f"{len(records)} bytes, where a batch has {HEADER_SIZE} at least", "records", 0)
+def whole_batch(records: memoryview | None) -> tuple[memoryview, BatchHeader]:
+    """The batch, which must be there as a whole, and its header."""
+    size = 0 if records is None else len(records)
+    if records is None or size < HEADER_SIZE:
+        raise InvalidBatch(f"{size} bytes, where a batch has {HEADER_SIZE} at least", "records", 0)
     header = read_header(records)
-    if header.size > len(records):
-        raise InvalidBatch(f"a batch of {header.size} bytes, of which {len(records)} are there", "records", 0)
+    if header.batch_length + OVERHEAD > size:
+        raise InvalidBatch(f"a batch of {header.size} bytes, of which {size} are there", "records", 0)
     if header.last_offset_delta < 0:
         raise InvalidBatch(f"a last offset {header.last_offset_delta} after the base", "last offset delta", 23)
-    return header
+    return records, header
 
 
-def name_of(topic: ProduceRequest.TopicProduceData, ctx: Context) -> str:
-    return ctx.node.image.topics_by_id[topic.topic_id].name if ctx.version >= TOPIC_IDS_SINCE else topic.name
+def check_version(header: BatchHeader, request: ProduceRequest, ctx: Context) -> None:
+    """Refuses what the request's version, or the node, does not have."""
+    attributes = header.attributes
+    if attributes & CODEC_MASK == Codec.ZSTD and ctx.version < ZSTD_SINCE:
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_SINCE} of Produce")
+    if attributes & TRANSACTIONAL:
+        unknown = request.transactional_id is None
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if unknown else ErrorCode.INVALID_TXN_STATE
+        raise Refused(code, "transactions are not served yet")
 
 
-def append(target: Target, now_ms: int) -> PartitionAnswer:
-    partition, header = target.partition, target.header
-    if partition is None or header is None:
-        assert target.error is not None
-        return refused(target.index, target.error)
-    try:
-        appended = partition.append(target.records, header, now_ms)
-    except (Refused, ProtocolError) as error:
-        return refused(target.index, error)
+def append(partition: Partition, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> PartitionAnswer:
+    appended = partition.append(records, header, now_ms)
     return PartitionAnswer(
-        index=target.index,
+        index=partition.index,
         base_offset=appended.first_offset,
         log_append_time_ms=now_ms if partition.admission.stamps and not appended.is_duplicate else -1,
         log_start_offset=partition.log_start,
     )
 
 
-async def append_slowly(
-    answers: Sequence[tuple[ProduceRequest.TopicProduceData, list[Target]]], acks: int, ctx: Context
-) -> ProduceResponse | None:
-    """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
-    response = ProduceResponse()
-    for topic, targets in answers:
-        answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
-        for target in targets:
-            answer.partition_responses.append(await admit_and_append(target, ctx))
-        response.responses.append(answer)
+async def append_slowly(slow: list[Slow], response: ProduceResponse, acks: int, ctx: Context) -> ProduceResponse | None:
+    """Fills in the answers that take longer."""
+    for answers, position, partition, batch in slow:
+        try:
+            answers[position] = await admit_and_append(partition, batch, ctx)
+        except (Refused, ProtocolError) as error:
+            answers[position] = refused(partition.index, error)
     if acks:
         return response
     close_if_refused(response, ctx)
     return None
 
 
-async def admit_and_append(target: Target, ctx: Context) -> PartitionAnswer:
-    partition = target.partition
+async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> PartitionAnswer:
+    """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
     now_ms = ctx.node.now_ms()
-    if partition is None:
-        return append(target, now_ms)
-    try:
-        target.records = await ctx.node.work(lambda: partition.admission.admit(target.records, now_ms))
-    except (Refused, ProtocolError) as error:
-        return refused(target.index, error)
-    target.header = read_header(target.records)
-    answer = append(target, now_ms)
-    if not answer.error_code:
-        await partition.sync()
+    admitted = await ctx.node.work(lambda: partition.admission.admit(batch, now_ms))
+    answer = append(partition, admitted, read_header(admitted), now_ms)
+    await partition.sync()
     return answer
 
 
@@ -196,8 +175,8 @@ def refused(index: int, error: Exception) -> PartitionAnswer:
 def close_if_refused(response: ProduceResponse, ctx: Context) -> None:
     """With acks=0 there is no answer; what was refused closes the connection, so that its producer learns of it."""
     for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code:
-                code = ErrorCode(partition.error_code)
-                ctx.connection.close(f"{topic.name}-{partition.index} with acks=0: {code.name}: {partition.error_message}")
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                code = ErrorCode(answer.error_code)
+                ctx.connection.close(f"{topic.name}-{answer.index} with acks=0: {code.name}: {answer.error_message}")
                 return

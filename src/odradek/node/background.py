@@ -10,11 +10,8 @@ Invariants
 
 import asyncio
 import logging
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.log.cleaner import Cleaner
@@ -99,7 +96,10 @@ class Background:
         if found is None:
             return
         bytes_per_second = self.config.number("log.cleaner.io.max.bytes.per.second")
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor  # takes long, and is rarely needed
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
             while found is not None:
                 partition, job = found
                 try:
