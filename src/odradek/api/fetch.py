@@ -88,14 +88,20 @@ class Fetch:
         self.has_error = False
         follower = is_follower(self.request, self.ctx.version)
         for interest in self.interests:
+            index = interest.wanted.partition
             try:
                 partition = self._partition(interest)
+            except Refused as refused:
+                self.has_error = True
+                answers.append(failed(index, refused.code, []))
+                continue
+            try:
                 if follower:
                     raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "only a replica of the partition may fetch as one")
                 answer = self._read(partition, interest)
             except Refused as refused:
                 self.has_error = True
-                answer = failed(interest.wanted.partition, refused.code)
+                answer = failed(index, refused.code, None)
             answers.append(answer)
         return answers
 
@@ -168,6 +174,7 @@ class Fetch:
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log_start,
             diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
+            aborted_transactions=None,
             records=NO_RECORDS,
         )
 
@@ -293,12 +300,13 @@ def check_epoch(partition: Partition, epoch: int) -> None:
     )
 
 
-def failed(index: int, code: ErrorCode) -> PartitionAnswer:
+def failed(index: int, code: ErrorCode, aborted: list[FetchResponse.AbortedTransaction] | None) -> PartitionAnswer:
     return PartitionAnswer(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
+        aborted_transactions=aborted,
         records=NO_RECORDS,
     )

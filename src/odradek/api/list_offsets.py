@@ -25,7 +25,9 @@ GREATEST_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-SINCE = {GREATEST_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+SINCE = {LATEST: 1, EARLIEST: 1, GREATEST_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+NEVER = 2**15
+EPOCHS_SINCE = 4
 
 CONSUMER = -1
 DEBUGGER = -2
@@ -60,15 +62,16 @@ async def look_up(
     index = wanted.partition_index
     partition = ctx.node.partitions.by_name.get(topic, {}).get(index)
     try:
+        if wanted.timestamp < 0 and ctx.version < SINCE.get(wanted.timestamp, NEVER):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} in version {ctx.version}")
         if partition is None:
             raise Refused(ctx.node.partitions.why_not(topic, index), "this node does not lead the partition")
         check_epoch(partition, wanted.current_leader_epoch)
-        if ctx.version < SINCE.get(wanted.timestamp, 0):
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} in version {ctx.version}")
         found = await find(partition, wanted.timestamp, request)
     except Refused as refused:
         return failed(index, refused.code)
-    return PartitionAnswer(partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch)
+    epoch = found.leader_epoch if ctx.version >= EPOCHS_SINCE else -1
+    return PartitionAnswer(partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch)
 
 
 async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> Found:

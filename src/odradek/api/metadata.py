@@ -20,7 +20,7 @@ from odradek.api.context import Context, Handled
 from odradek.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPICS
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.topic_names import INTERNAL_TOPICS
+from odradek.core.metadata.topic_names import INTERNAL_TOPICS, name_fault
 from odradek.core.metadata.topics import Partition, Topic
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID
@@ -41,26 +41,33 @@ def handle(request: MetadataRequest, ctx: Context) -> Handled:
     if wanted is None or (ctx.version == 0 and not wanted):
         return answer(request, ctx, [describe(topic, ctx) for topic in image.topics.values()])
     if ctx.version < TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != NIL_UUID for topic in wanted):
-        return answer(request, ctx, [failed(topic.name or "", ErrorCode.INVALID_REQUEST) for topic in wanted])
+        return MetadataResponse(
+            topics=[
+                TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=topic.name, topic_id=topic.topic_id) for topic in wanted
+            ]
+        )
     if any(topic.topic_id != NIL_UUID for topic in wanted):
         return answer(request, ctx, [by_id(topic.topic_id, ctx) for topic in wanted if topic.topic_id != NIL_UUID])
     names = list(dict.fromkeys(topic.name for topic in wanted if topic.name is not None))
-    missing = [name for name in names if name not in image.topics]
-    if missing and request.allow_auto_topic_creation and ctx.node.config.flag("auto.create.topics.enable"):
-        return create(request, ctx, names, missing)
+    unknown = [name for name in names if name not in image.topics]
+    if unknown and request.allow_auto_topic_creation and ctx.node.config.flag("auto.create.topics.enable"):
+        return create(request, ctx, names, unknown)
     return answer(request, ctx, by_name(names, ctx, {}))
 
 
-async def create(request: MetadataRequest, ctx: Context, names: list[str], missing: list[str]) -> MetadataResponse:
+async def create(request: MetadataRequest, ctx: Context, names: list[str], unknown: list[str]) -> MetadataResponse:
     """Creates the topics that are not there, and answers when they are."""
-    errors = await ctx.node.create_topics_on_demand(missing)
+    errors = await ctx.node.create_topics_on_demand(unknown)
     return answer(request, ctx, by_name(names, ctx, errors))
 
 
 def by_name(names: Iterable[str], ctx: Context, errors: Mapping[str, ErrorCode]) -> list[TopicAnswer]:
     topics = ctx.node.image.topics
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return [describe(topics[name], ctx) if name in topics else failed(name, errors.get(name) or unknown) for name in names]
+    return [describe(topics[name], ctx) if name in topics else failed(name, errors.get(name) or missing(name)) for name in names]
+
+
+def missing(name: str) -> ErrorCode:
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if name_fault(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def by_id(topic_id: bytes, ctx: Context) -> TopicAnswer:
@@ -120,7 +127,8 @@ def reachable(image: MetadataImage, listener: str) -> list[tuple[Broker, Endpoin
 def answer(request: MetadataRequest, ctx: Context, topics: list[TopicAnswer]) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = ON_TOPICS
+            if topic.name is not None:
+                topic.topic_authorized_operations = ON_TOPICS
     brokers = reachable(ctx.node.image, ctx.connection.listener)
     asks_cluster = ctx.version in CLUSTER_OPERATIONS and request.include_cluster_authorized_operations
     return MetadataResponse(

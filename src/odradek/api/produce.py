@@ -38,6 +38,13 @@ ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics
 ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
+WITHOUT_START = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
@@ -64,13 +71,17 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                 partition = find(topic, data.index, request, ctx)
                 records, header = whole_batch(data.records)
                 check_version(header, request, ctx)
-                if partition.is_plain and partition.admission.is_plausible(header, now_ms):
-                    answers.append(append(partition, records, header, now_ms))
-                    continue
-                answers.append(PartitionAnswer(index=data.index))
-                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records)))  # the frame's memory is used again
             except (Refused, ProtocolError) as error:
                 answers.append(refused(data.index, error))
+                continue
+            if partition.is_plain and partition.admission.is_plausible(header, now_ms):
+                try:
+                    answers.append(append(partition, records, header, now_ms))
+                except (Refused, ProtocolError) as error:
+                    answers.append(refused(data.index, error, partition))
+            else:
+                answers.append(PartitionAnswer(index=data.index))
+                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records)))  # the frame's memory is used again
         response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if slow:
         return append_slowly(slow, response, request.acks, ctx)
@@ -129,7 +140,7 @@ def append(partition: Partition, records: bytearray | memoryview, header: BatchH
     return PartitionAnswer(
         index=partition.index,
         base_offset=appended.first_offset,
-        log_append_time_ms=now_ms if partition.admission.stamps and not appended.is_duplicate else -1,
+        log_append_time_ms=now_ms if partition.admission.stamps and not appended.is_duplicate else appended.timestamp,
         log_start_offset=partition.log_start,
     )
 
@@ -140,7 +151,7 @@ async def append_slowly(slow: list[Slow], response: ProduceResponse, acks: int, 
         try:
             answers[position] = await admit_and_append(partition, batch, ctx)
         except (Refused, ProtocolError) as error:
-            answers[position] = refused(partition.index, error)
+            answers[position] = refused(partition.index, error, partition)
     if acks:
         return response
     close_if_refused(response, ctx)
@@ -156,7 +167,8 @@ async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context)
     return answer
 
 
-def refused(index: int, error: Exception) -> PartitionAnswer:
+def refused(index: int, error: Exception, partition: Partition | None = None) -> PartitionAnswer:
+    """The answer for a batch that was not taken; it tells the log's start where the records were looked at."""
     match error:
         case RefusedRecords():
             records = [RecordAnswer(batch_index=number, batch_index_error_message=reason) for number, reason in error.records]
@@ -168,7 +180,12 @@ def refused(index: int, error: Exception) -> PartitionAnswer:
         case _:
             records, code, message = [], ErrorCode.INVALID_RECORD, str(error)
     return PartitionAnswer(
-        index=index, error_code=code, base_offset=-1, log_start_offset=-1, record_errors=records, error_message=message
+        index=index,
+        error_code=code,
+        base_offset=-1,
+        log_start_offset=-1 if partition is None or code in WITHOUT_START else partition.log_start,
+        record_errors=records,
+        error_message=message,
     )
 
 

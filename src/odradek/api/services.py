@@ -32,6 +32,10 @@ class Appended(Protocol):
     def last_offset(self) -> int: ...
     @property
     def is_duplicate(self) -> bool: ...
+    @property
+    def timestamp(self) -> int:
+        """Of a duplicate: what its batch has."""
+        ...
 
 
 class Aborted(Protocol):

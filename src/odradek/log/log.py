@@ -30,6 +30,7 @@ from odradek.log.segment import FileRange, Segment
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.batch import (
     HEADER_SIZE,
+    NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
     InvalidBatch,
@@ -56,6 +57,7 @@ class Appended(NamedTuple):
     first_offset: int
     last_offset: int
     is_duplicate: bool = False
+    timestamp: int = NO_TIMESTAMP  # of a duplicate: what its batch has
 
 
 class Slice:
@@ -159,7 +161,7 @@ class Log:
             if origin is Origin.CLIENT:
                 duplicate = self._checked(header, verification)
                 if duplicate is not None:
-                    return Appended(duplicate.first_offset, duplicate.last_offset, is_duplicate=True)
+                    return Appended(duplicate.first_offset, duplicate.last_offset, True, duplicate.timestamp)
             elif header.is_control:
                 self.producers.check_marker(header, memoryview(data)[at : at + header.size], transaction_version)
             else:

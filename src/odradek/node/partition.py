@@ -6,7 +6,7 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.api.context import Postponed
@@ -16,11 +16,11 @@ from odradek.core.partition.admission import Admission
 from odradek.log.config import INT64_MAX, LogConfig
 from odradek.log.disk import Cold, DiskFailed, DiskFull
 from odradek.log.log import Appended, Log, Origin, Slice
-from odradek.log.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
+from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.wire.batch import BatchHeader
-from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 
 if TYPE_CHECKING:
     from odradek.node.partitions import Partitions
@@ -52,14 +52,19 @@ class Partition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.leader_epoch = leader_epoch
         self.readers: dict[Reader, None] = {}
         self.is_closed = False
         self.configure(config)
-        log.move_high_watermark(log.end_offset)
+        self.lead(leader_epoch)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    def lead(self, leader_epoch: int) -> None:
+        """Begins an epoch, also when nothing is ever written in it."""
+        self.leader_epoch = leader_epoch
+        self.log.epochs.assign(leader_epoch, self.log.end_offset)
+        self.log.move_high_watermark(self.log.end_offset)
 
     def configure(self, config: TopicConfig) -> None:
         self.admission = Admission.of(config)
@@ -123,14 +128,31 @@ class Partition:
         return self.log.aborted(offset, found)
 
     async def offset_for_timestamp(self, timestamp: int) -> Found | None:
-        return found(await self.host.patiently(self.log, lambda: offset_for_timestamp(self.log, timestamp)))
+        offset_min = self.log.start_offset
+        while True:
+            candidate = await self._find(lambda at=offset_min: candidate_for_timestamp(self.log, timestamp, at))  # type: ignore[misc]
+            found = await self._first(candidate)
+            if candidate is None or found is not None:
+                return found
+            offset_min = candidate.header.next_offset
 
     async def offset_of_max_timestamp(self) -> Found | None:
-        return found(await self.host.patiently(self.log, lambda: offset_of_max_timestamp(self.log)))
+        return await self._first(await self._find(lambda: candidate_of_max_timestamp(self.log)))
+
+    async def _find(self, look: Callable[[], Candidate | None]) -> Candidate | None:
+        try:
+            return await self.host.patiently(self.log, look)
+        except DiskFailed as error:
+            raise self.host.refused(self, error) from error
+        except ProtocolError as error:
+            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from error
+
+    async def _first(self, candidate: Candidate | None) -> Found | None:
+        """Looks into a batch, where it holds nobody up: it may become large."""
+        found = None if candidate is None else await self.host.loop.run_in_executor(None, candidate.first)
+        return None if found is None else Found(found.timestamp, found.offset, found.leader_epoch)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        if epoch == self.leader_epoch:  # also before anything was written in it
-            return epoch, self.log.end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     def epoch_of(self, offset: int) -> int:
@@ -149,7 +171,3 @@ class Partition:
         self.is_closed = True
         for reader in list(self.readers):
             reader.partition_changed(self)
-
-
-def found(entry: TimestampOffset | None) -> Found | None:
-    return None if entry is None else Found(entry.timestamp, entry.offset, entry.leader_epoch)

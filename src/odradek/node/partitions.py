@@ -123,7 +123,7 @@ class Partitions:
                 partition.close()
             return
         if partition is not None:
-            partition.leader_epoch = state.leader_epoch
+            partition.lead(state.leader_epoch)
             return
         log = next(
             (folder.logs[name] for folder in self.folders if (name := TopicPartition(topic.name, index)) in folder.logs), None
