@@ -9,6 +9,7 @@ controller decides about the rest.
 
 from odradek.api.config_resources import Alteration, refusals
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.core.config.alteration import Change, Operation
 from odradek.core.controller.configs import Resource, alter_configs
 from odradek.wire.messages import AlterConfigsRequest, AlterConfigsResponse
@@ -37,6 +38,6 @@ async def handle(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResp
     }
     if rest:
         asked = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        decided = await ctx.node.controller.submit(lambda controller: alter_configs(controller.image, asked, ctx.node.config))
+        decided = await decide(asked, ctx, lambda controller: alter_configs(controller.image, asked, ctx.node.config))
         answers |= {Resource(answer.resource_type, answer.resource_name): answer for answer in decided.responses}
     return AlterConfigsResponse(responses=[answers[resource] for resource in resources])

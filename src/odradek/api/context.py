@@ -15,6 +15,7 @@ Invariants
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from odradek.wire.errors import ProtocolError
 from odradek.wire.frames import encode_response
 from odradek.wire.message import Buffers, Message
 from odradek.wire.messages import ApiVersionsResponse
@@ -73,5 +74,9 @@ class Context:
 
     def answer(self, response: Message) -> None:
         assert self.buffers is None, "a request is answered once"
-        self.buffers = encode_response(response, self.version, self.correlation_id)
-        self.connection.answered(self)
+        try:
+            self.buffers = encode_response(response, self.version, self.correlation_id)
+        except ProtocolError as error:  # ours, and the client must not wait for ever
+            self.connection.close(f"internal error: no answer of version {self.version}: {error}")
+        else:
+            self.connection.answered(self)

@@ -6,12 +6,13 @@ The controller decides; the answer is given when that is committed, and this nod
 """
 
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.wire.messages import CreatePartitionsRequest, CreatePartitionsResponse
 
 KEY = 37
 
 
 async def handle(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
-    response = await ctx.node.controller.submit(lambda controller: controller.create_partitions(request))
+    response = await decide(request, ctx, lambda controller: controller.create_partitions(request))
     await ctx.node.followed()
     return response

@@ -9,12 +9,13 @@ The controller decides; the answer is given when that is committed, and this nod
 """
 
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
 KEY = 19
 
 
 async def handle(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
-    response = await ctx.node.controller.submit(lambda controller: controller.create_topics(request))
+    response = await decide(request, ctx, lambda controller: controller.create_topics(request))
     await ctx.node.followed()
     return response

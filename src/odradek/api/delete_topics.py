@@ -8,12 +8,13 @@ The controller decides; the answer is given when that is committed, and this nod
 """
 
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 KEY = 20
 
 
 async def handle(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
-    response = await ctx.node.controller.submit(lambda controller: controller.delete_topics(request))
+    response = await decide(request, ctx, lambda controller: controller.delete_topics(request))
     await ctx.node.followed()
     return response

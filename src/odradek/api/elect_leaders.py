@@ -7,12 +7,13 @@ The controller decides; the answer is given when that is committed, and this nod
 """
 
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 
 KEY = 43
 
 
 async def handle(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
-    response = await ctx.node.controller.submit(lambda controller: controller.elect_leaders(request))
+    response = await decide(request, ctx, lambda controller: controller.elect_leaders(request))
     await ctx.node.followed()
     return response

@@ -7,6 +7,7 @@ Changes single keys. The broker checks what concerns itself, the controller deci
 
 from odradek.api.config_resources import Alteration, refusals
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.core.config.alteration import Change
 from odradek.core.controller.configs import Resource, incremental_alter_configs
 from odradek.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -35,8 +36,6 @@ async def handle(request: IncrementalAlterConfigsRequest, ctx: Context) -> Incre
     }
     if rest:
         asked = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-        decided = await ctx.node.controller.submit(
-            lambda controller: incremental_alter_configs(controller.image, asked, ctx.node.config)
-        )
+        decided = await decide(asked, ctx, lambda controller: incremental_alter_configs(controller.image, asked, ctx.node.config))
         answers |= {Resource(answer.resource_type, answer.resource_name): answer for answer in decided.responses}
     return IncrementalAlterConfigsResponse(responses=[answers[resource] for resource in resources])

@@ -7,10 +7,11 @@ The controller decides; the answer is given when that is committed.
 """
 
 from odradek.api.context import Context
+from odradek.api.refusal import decide
 from odradek.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 KEY = 57
 
 
 async def handle(request: UpdateFeaturesRequest, ctx: Context) -> UpdateFeaturesResponse:
-    return await ctx.node.controller.submit(lambda controller: controller.update_features(request, ctx.version))
+    return await decide(request, ctx, lambda controller: controller.update_features(request, ctx.version))
