@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka model lock bench clean
+.PHONY: start test install lint kafka model fuzz lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -39,6 +39,9 @@ lint: install
 # Long campaigns; `make test` has a short version of each.
 model: install kafka
 	MODEL_EXAMPLES=$${MODEL_EXAMPLES:-3000} $(BIN)/pytest tests/log/test_model.py
+
+fuzz: install
+	FUZZ_MINUTES=$${FUZZ_MINUTES:-10} FUZZ_SEED=$${FUZZ_SEED:-$$$$} $(BIN)/pytest tests/node/test_fuzz.py
 
 # Pins anew what tools/requirements.in names.
 lock: install
