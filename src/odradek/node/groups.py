@@ -78,7 +78,7 @@ class Shard:
                 partition.log,
                 lambda at=offset: partition.log.read(at, LOAD_BYTES, partition.high_watermark),  # type: ignore[misc]
             )
-            data = await asyncio.get_running_loop().run_in_executor(None, found.read)
+            data = await partition.host.patiently(partition.log, found.read)
             for position, header in whole_batches(data):
                 count += self._replay(data, position, header)
                 offset = header.next_offset
