@@ -78,7 +78,7 @@ def fill(bootstrap: str, topic: str, count: int, partition: int = 0, **settings:
 
 @contextmanager
 def consuming(bootstrap: str, group: str = "nobody", **settings: Any) -> Iterator[Consumer]:
-    named = {key.replace("_", "."): value for key, value in settings.items()}
+    named = {key if callable(value) else key.replace("_", "."): value for key, value in settings.items()}
     base = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({**base, "check.crcs": True, **named})
     try:

@@ -33,7 +33,7 @@ class Node(Broker):
 
 def new_server(folder: Path, **settings: str) -> Broker:
     folder.mkdir(parents=True, exist_ok=True)
-    return (Broker if IS_KAFKA else Node)(folder, static_voters=False, **settings)
+    return (Broker if IS_KAFKA else Node)(folder, **settings)
 
 
 @contextmanager
