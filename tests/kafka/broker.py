@@ -51,7 +51,7 @@ class Broker:
 
     The voter stands in the metadata log, or with `static_voters` only in the configuration."""
 
-    def __init__(self, folder: Path, *, static_voters: bool = False, **settings: str) -> None:
+    def __init__(self, folder: Path, static_voters: bool = False, /, **settings: str) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()

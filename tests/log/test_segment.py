@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.log.config import LogConfig
-from odradek.log.log import Log, Origin
+from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
 from odradek.log.names import FileKind, file_name
 from odradek.wire.records import Record, build
@@ -99,8 +99,8 @@ def test_when_an_offset_is_too_far_from_the_base(gap: int, rolls: bool) -> None:
 def test_two_batches_that_no_segment_can_hold_are_taken_one_by_one() -> None:
     log = new_log()
     data = sent(0) + sent(2**32)
-    assert log.append_as_follower(data, now_ms=NOW_MS) == (0, 0, False)
-    assert log.append_as_follower(data[len(sent(0)) :], now_ms=NOW_MS) == (2**32, 2**32, False)
+    assert log.append_as_follower(data, now_ms=NOW_MS) == Appended(0, 0)
+    assert log.append_as_follower(data[len(sent(0)) :], now_ms=NOW_MS) == Appended(2**32, 2**32)
 
 
 @pytest.mark.parametrize(("policy", "rolls"), [("compact", True), ("delete", False)])

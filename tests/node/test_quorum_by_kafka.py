@@ -85,7 +85,7 @@ async def stop(host: ControllerHost, epoch: int) -> None:
 def test_kafka_serves_the_metadata_that_we_left(tmp_path: Path, oracle: Oracle) -> None:
     disk = RealDisk()
     formatted(disk, str(tmp_path / "data"))
-    broker = Broker(tmp_path, static_voters=False, **SESSION)
+    broker = Broker(tmp_path, **SESSION)
     config = config_of(broker, of=with_log(max_record_bytes_between_snapshots=600))
 
     async def story() -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_kafka_serves_the_metadata_that_we_left(tmp_path: Path, oracle: Oracle) 
 @pytest.mark.parametrize("static_voters", [False, True], ids=["voters in the log", "static voters"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 def test_kafka_and_we_take_turns_on_one_folder(tmp_path: Path, oracle: Oracle, static_voters: bool, how: signal.Signals) -> None:
-    broker = Broker(tmp_path, static_voters=static_voters, **SESSION, **SMALL)
+    broker = Broker(tmp_path, static_voters, **SESSION, **SMALL)
     disk = RealDisk()
     config = config_of(broker, static_voters=static_voters, of=with_log(max_record_bytes_between_snapshots=500))
 
