@@ -94,9 +94,7 @@ def described(port: int, type_: int, name: str) -> list[Entry]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = Broker(
-        tmp_path_factory.mktemp("kafka"), **{name.replace(".", "_"): value for name, value in STATIC.items()}
-    )
+    broker = Broker(tmp_path_factory.mktemp("kafka"), **{name.replace(".", "_"): value for name, value in STATIC.items()})
     with broker.running():
         topics = [
             CreateTopicsRequest.CreatableTopic(
