@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from typing import Protocol
 
 from odradek.wire.varint import Buffer
@@ -83,7 +84,7 @@ class Disk(Protocol):
     """One log folder's files. Paths are whole paths."""
 
     failure: OSError | None
-    is_hasty: bool  # reads of files do not wait for the disk: set by the one thread that reads, for a moment
+    is_hasty: bool  # for a moment, reads of files by the thread that made the disk do not wait for it
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A file to read and append to; `create` makes it when it is missing."""
@@ -205,7 +206,7 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         self.disk.check()
-        if self.disk.is_hasty and not self.is_warm(position, length):
+        if self.disk.is_hasty and get_ident() == self.disk.thread and not self.is_warm(position, length):
             raise Cold(partial(self.warm, position, length))
         data = os.pread(self.fd, length, position)
         while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
@@ -283,6 +284,7 @@ class RealDisk:
     def __init__(self) -> None:
         self.failure: OSError | None = None
         self.is_hasty = False
+        self.thread = get_ident()  # whose haste it is: other threads may wait
 
     def check(self) -> None:
         if self.failure is not None:
