@@ -7,7 +7,8 @@ its own. What a handler wants to keep beyond its call, it copies.
 Invariants
  1. Answers leave in the order of the requests, whichever is ready first.
  2. While a client does not read its answers, or too many of its requests wait, nothing more is read from it. So what it holds
-    is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more.
+    is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more. Who has sent more than
+    FRAMES_MAX requests gives others their turn first.
  3. The shared buffer is in use only inside `_readable` and `go_on`, which the loop alone calls.
  4. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
 """
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 
 INBOX_BYTES = 256 * 1024
 RECEIVES_MAX = 4  # in one turn, so that others have theirs
+FRAMES_MAX = 64  # in one turn, for the same reason
 ANSWERS_WAITING_MAX = 100
 ANSWERS_BYTES_MAX = 1024 * 1024
+FLUSH_BYTES_MIN = ANSWERS_BYTES_MAX // FRAMES_MAX  # an answer of so many is sent before the next request is looked at
 PIECES_MAX = 256  # of one sendmsg
 SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
 SENDFILE_BYTES_MAX = 4 * 1024 * 1024  # in one call, so that others have their turn
@@ -168,7 +171,7 @@ class Connection:
 
     def _take(self, view: memoryview, end: int) -> int:
         """Answers the whole frames in the shared buffer; gives how many bytes are left, now at its begin."""
-        position = 0
+        position = frames = 0
         while end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(view, position)
             start = position + SIZE.size
@@ -181,12 +184,16 @@ class Connection:
             self._dispatch(view[start:position])
             if self.is_closed:
                 return 0
-            if self.running is not None or len(self.out) > PIECES_MAX or self.waiting:
-                if len(self.out) > PIECES_MAX and not self.is_sending:
-                    self.flush()
+            frames += 1
+            if self.running is not None or self.waiting or self.is_sending or frames == FRAMES_MAX:
                 if self._must_stop():
                     self.is_stopped = True
                     self._unwatch()
+                    break
+                if frames == FRAMES_MAX:
+                    self.is_stopped = True
+                    self._unwatch()
+                    self.loop.call_soon(self.go_on)
                     break
         if 0 < position < end:
             view[: end - position] = bytes(view[position:end])
@@ -253,6 +260,8 @@ class Connection:
             self._keep(view, self._take(view, have))
             if self.out and not self.is_sending:
                 self.flush()
+        except ConnectionError as error:
+            self.close(f"{error.strerror}", expected=True)
         except ProtocolError as error:
             self.close(str(error))
         except Exception as error:
@@ -297,7 +306,10 @@ class Connection:
             self.answers_bytes += sum(map(len, ctx.buffers))
             self.waiting.append(ctx)
         else:
-            self.out.extend(encode_response(response, version, correlation_id))
+            buffers = encode_response(response, version, correlation_id)
+            self.out.extend(buffers)
+            if len(buffers[0]) > FLUSH_BYTES_MIN and not self.is_sending:
+                self.flush()
 
     def _answered_now(self, buffers: Buffers) -> None:
         if self.waiting:

@@ -1,0 +1,230 @@
+"""Many clients, slow ones and greedy ones: each costs a node little, and none costs another client anything.
+
+Ten thousand connections are real ones, to a node in a process of its own. What a node still holds when they have gone is looked
+at in a node inside the test.
+"""
+
+import asyncio
+import gc
+import resource
+import selectors
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from odradek.api.context import Context
+from odradek.api.fetch import Fetch
+from odradek.node.connection import ANSWERS_BYTES_MAX, FRAMES_MAX, INBOX_BYTES
+from odradek.node.node import Node as InsideNode
+from odradek.node.timers import Timer
+from odradek.wire.frames import decode_response, encode_request
+from odradek.wire.message import Message
+from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse
+from tests.clients.server import Node
+from tests.kafka.broker import Broker
+from tests.node.inside import connected, fetch_request, new_node, port_of, produce_request, running, until, values_in
+from tests.node.socket_client import SocketClient
+
+CLIENTS = 10_000
+CLIENTS_OF_AN_ADDRESS = 5_000  # so that ports do not run out, whatever else is tested at the same time
+RSS_BYTES_MAX = 200 * 1024 * 1024
+FILES_WANTED = CLIENTS + 500
+WAIT_MS = 600_000
+SILENCE_SECONDS_MAX = 30
+OTHER = 77  # the correlation id of the one who waits for its turn
+
+
+def rss_bytes(server: Broker) -> int:
+    assert server.process is not None
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+
+def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
+    return b"".join(encode_request(request, version, correlation_id, "many"))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Enough descriptors for the test's own side of the connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def many_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        made = []
+        for number in range(count):
+            source = (f"127.0.0.{2 + number // CLIENTS_OF_AN_ADDRESS}", 0)
+            client = socket.create_connection(("127.0.0.1", port), SILENCE_SECONDS_MAX, source_address=source)
+            made.append(stack.enter_context(client))
+        yield made
+
+
+def answers(clients: list[socket.socket]) -> list[bytes]:
+    """One answer to each; AssertionError when for a while none comes."""
+    found: dict[socket.socket, bytes] = {}
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            found[client] = b""
+            selector.register(client, selectors.EVENT_READ)
+        left = len(clients)
+        while left:
+            ready = selector.select(SILENCE_SECONDS_MAX)
+            assert ready, f"{left} of {len(clients)} were not answered"
+            for key, _ in ready:
+                answered = key.fileobj
+                assert isinstance(answered, socket.socket)
+                part = answered.recv(65536)
+                assert part, "a connection was closed"
+                data = found[answered] = found[answered] + part
+                if len(data) >= 4 and len(data) == 4 + int.from_bytes(data[:4], "big"):
+                    selector.unregister(answered)
+                    left -= 1
+    return [found[client][4:] for client in clients]
+
+
+def create(client: SocketClient, topic: str) -> None:
+    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+    client.ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 9, MetadataResponse)
+
+
+def values_of(response: FetchResponse) -> list[bytes]:
+    return values_in(bytes(response.responses[0].partitions[0].records or b""))
+
+
+def test_ten_thousand_connections_and_as_many_waiting_fetches(tmp_path: Path, many_files: None) -> None:
+    server = Node(tmp_path, socket_listen_backlog_size="4096")  # all of them come at once
+    with server.running(), SocketClient(server.port) as client:
+        create(client, "awaited")
+        create(client, "other")
+        with many_connections(server.port, CLIENTS) as clients:
+            assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+            assert rss_bytes(server) < RSS_BYTES_MAX
+            request = framed(fetch_request("awaited", max_wait_ms=WAIT_MS), 12)
+            for waiting in clients:
+                waiting.sendall(request)
+            with SocketClient(server.port) as newcomer:
+                for number in range(200):
+                    produced = newcomer.ask(produce_request("other", b"%d" % number), 9, ProduceResponse)
+                    assert not produced.responses[0].partition_responses[0].error_code
+                    fetched = newcomer.ask(fetch_request("other", number), 12, FetchResponse)
+                    assert values_of(fetched) == [b"%d" % number]
+            assert rss_bytes(server) < RSS_BYTES_MAX
+            client.ask(produce_request("awaited", b"here"), 9, ProduceResponse)
+            for answer in answers(clients):
+                assert values_of(decode_response(FetchResponse, answer, 12)[1]) == [b"here"]
+            assert rss_bytes(server) < RSS_BYTES_MAX
+        assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+    assert "Traceback" not in server.output()
+
+
+def test_a_client_that_pipelines_ten_thousand_requests(tmp_path: Path) -> None:
+    server = Node(tmp_path)
+    with server.running(), SocketClient(server.port) as client:
+        create(client, "things")
+        requests = b"".join(framed(MetadataRequest(topics=None), 12, number) for number in range(10_000))
+        sending = threading.Thread(target=client.send, args=(requests,))
+        sending.start()
+        for number in range(10_000):
+            correlation_id, answer = decode_response(MetadataResponse, client.frame(), 12)
+            assert correlation_id == number
+            assert answer.topics[0].name == "things"
+        sending.join()
+
+
+# -- what a node holds, looked at inside it
+
+
+def counted(node: InsideNode, key: int, then: Callable[[Context], None]) -> None:
+    """Tells of every request of an API that is handled."""
+    listener = next(listener for listener in node.listeners if not listener.is_controller)
+    served = listener.handlers[key]
+
+    def handle(request: Message, ctx: Context) -> object:
+        then(ctx)
+        return served.handle(request, ctx)
+
+    listener.handlers = {**listener.handlers, key: served._replace(handle=handle)}
+
+
+def test_who_has_sent_much_gives_others_their_turn(tmp_path: Path) -> None:
+    async def run() -> None:
+        handled: Counter[int] = Counter()
+        before_the_other: list[int] = []
+
+        def note(ctx: Context) -> None:
+            handled[ctx.correlation_id] += 1
+            if ctx.correlation_id == OTHER:
+                before_the_other.append(handled.total())
+
+        async with running(new_node(tmp_path)) as node:
+            counted(node, MetadataRequest.schema.key, note)
+            address = ("127.0.0.1", port_of(node))
+            with socket.create_connection(address) as greedy, socket.create_connection(address) as other:
+                await until(lambda: len(node.listeners[0].connections) == 2)
+                greedy.sendall(framed(MetadataRequest(topics=[]), 12) * 2000)
+                other.sendall(framed(MetadataRequest(topics=[]), 12, OTHER))
+                await until(lambda: handled.total() == 2001)
+        assert before_the_other[0] <= FRAMES_MAX + 1
+
+    asyncio.run(run())
+
+
+def test_a_client_that_never_reads_holds_little_and_stops_only_itself(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("wide", partitions=2000)
+            request = framed(MetadataRequest(topics=None), 12)
+            answer_bytes = len((await client.ask(MetadataRequest(topics=None), 12, MetadataResponse)).to_bytes(12))
+            with socket.create_connection(("127.0.0.1", port_of(node))) as greedy:
+                greedy.setblocking(False)
+                await until(lambda: len(node.listeners[0].connections) == 2)
+                connection = [*node.listeners[0].connections][-1]
+                with suppress(BlockingIOError):
+                    greedy.send(request * 5000)
+                await until(lambda: not connection.is_reading)
+                held_bytes = sum(map(len, connection.out)) + connection.answers_bytes + len(connection.held)
+                assert held_bytes <= ANSWERS_BYTES_MAX + answer_bytes + INBOX_BYTES
+                assert await client.fetch("wide") == []
+                assert not connection.is_closed
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_of_clients_that_have_gone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("awaited")
+            (listener,) = [listener for listener in node.listeners if not listener.is_controller]
+            partition = node.partitions.by_name["awaited"][0]
+            timers = len(waiting_timers(node))
+            async with AsyncExitStack() as stack:
+                clients = [await stack.enter_async_context(connected(node)) for _ in range(300)]
+                for each in clients:
+                    each.send(fetch_request("awaited", max_wait_ms=WAIT_MS), 12)
+                await until(lambda: len(partition.readers) == 300)
+                assert len(waiting_timers(node)) == timers + 300
+            await until(lambda: len(listener.connections) == 1)
+            assert not partition.readers
+            assert len(waiting_timers(node)) == timers
+            assert listener.by_host == {"127.0.0.1": 1}
+            assert not listener.reserved
+            assert not listener.starved
+            gc.collect()
+            assert not [found for found in gc.get_objects() if isinstance(found, Fetch)]
+
+    asyncio.run(run())
+
+
+def waiting_timers(node: InsideNode) -> list[Timer]:
+    return [timer for bucket in node.timers._buckets.values() for timer in bucket]
