@@ -10,7 +10,7 @@ The first request of most clients. One in a version that is not served is answer
 import re
 
 from odradek.api.context import Context
-from odradek.core.metadata.features import supported_features
+from odradek.core.metadata.features import KRAFT_VERSION, supported_features
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -30,6 +30,9 @@ def handle(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.software = software
     image = ctx.node.image
+    finalized = dict(image.features)
+    if kraft_version := ctx.node.controller.status().kraft_version:  # a record of the quorum's own, not one of the metadata's
+        finalized[KRAFT_VERSION] = kraft_version
     return ApiVersionsResponse(
         api_keys=ctx.connection.api_versions,
         supported_features=[
@@ -40,7 +43,7 @@ def handle(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
         finalized_features_epoch=image.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in finalized.items()
         ],
     )
 

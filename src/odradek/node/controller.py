@@ -45,7 +45,7 @@ class ControllerHost:
         return decision.response
 
     def status(self) -> QuorumStatus:
-        """Where the quorum stands, for DescribeQuorum."""
+        """Where the quorum stands."""
         quorum = self.quorum
         assert quorum.voters is not None
         return QuorumStatus(
@@ -53,6 +53,7 @@ class ControllerHost:
             leader_epoch=quorum.epoch,
             high_watermark=quorum.committed_offset,
             log_end_offset=quorum.end_offset,
+            kraft_version=quorum.kraft_version,
             voters=quorum.voters,
             now_ms=quorum.now_ms(),
         )

@@ -177,6 +177,7 @@ def test_the_quorum_is_described_as_by_kafka(kafka: Broker, version: int, asked:
         leader_epoch=1,
         high_watermark=seen.high_watermark,
         log_end_offset=seen.current_voters[0].log_end_offset if found else 0,
+        kraft_version=1,
         voters=VoterSet((voter,)),
         now_ms=seen.current_voters[0].last_fetch_timestamp if found else 0,
     )

@@ -21,6 +21,7 @@ class QuorumStatus(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int
     high_watermark: int
     log_end_offset: int
+    kraft_version: int
     voters: VoterSet
     now_ms: int
 
