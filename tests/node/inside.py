@@ -46,7 +46,7 @@ SETTINGS = {
 }
 
 
-def new_node(folder: Path, new_disk: Callable[[], Disk] = RealDisk, **settings: str) -> Node:
+def new_node(folder: Path, new_disk: Callable[[], Disk] = RealDisk, /, **settings: str) -> Node:
     """Not started yet. `log_dirs` in the settings are names of folders in the folder."""
     names = settings.pop("log_dirs", "data").split(",")
     given = {key.replace("_", "."): value for key, value in settings.items()}
