@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from odradek.api import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -76,6 +78,8 @@ SERVED: tuple[ModuleType, ...] = (
     update_features,
     describe_cluster,
     describe_producers,
+    consumer_group_heartbeat,
+    consumer_group_describe,
     describe_topic_partitions,
     list_config_resources,
 )

@@ -17,7 +17,9 @@ from typing import Any
 
 from odradek.api.context import Context
 from odradek.core.config.broker import BrokerConfig
-from odradek.core.groups.config import GroupConfig
+from odradek.core.config.group import group_config as settings_of
+from odradek.core.controller.configs import GROUP_RESOURCE
+from odradek.core.groups.config import ConsumerOverrides, GroupConfig
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.groups.events import (
     CancelTimer,
@@ -31,11 +33,13 @@ from odradek.core.groups.events import (
     SetTimer,
     TimerFired,
     TimerKey,
+    TopicsChanged,
     TopicsDeleted,
     Write,
     WriteFailed,
 )
 from odradek.core.groups.partitioning import partition_of
+from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import MetadataImage
 from odradek.node.partition import Partition
 from odradek.node.timers import Timer, Timers
@@ -55,11 +59,18 @@ logger = logging.getLogger("odradek.groups")
 class Shard:
     """One coordinator and its partition."""
 
-    def __init__(self, partition: Partition, config: GroupConfig, timers: Timers, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        config: GroupConfig,
+        image: MetadataImage,
+        timers: Timers,
+        now_ms: Callable[[], int],
+    ) -> None:
         self.partition = partition
         self.timers = timers
         self.wall_ms = now_ms
-        self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark)
+        self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark, image)
         self.running: dict[TimerKey, Timer] = {}
         self.is_loaded = False
         self.is_closed = False
@@ -117,8 +128,9 @@ class Shard:
                     ticket(response)  # type: ignore[operator]
                 case Write():
                     self._write(effect)
-                case SetTimer(key, deadline_ms):
-                    self._set_timer(key, deadline_ms)
+                case SetTimer(key, deadline_ms, is_first):
+                    if not (is_first and key in self.running):
+                        self._set_timer(key, deadline_ms)
                 case CancelTimer(key):
                     if (timer := self.running.pop(key, None)) is not None:
                         timer.cancel()
@@ -163,27 +175,28 @@ class Shard:
 class Groups:
     def __init__(self, image: MetadataImage, config: BrokerConfig, timers: Timers, now_ms: Callable[[], int]) -> None:
         self.image = image
-        self.config = group_config(config)
+        self.config = group_config(config, image)
         self.timers = timers
         self.now_ms = now_ms
         self.shards: dict[int, Shard] = {}
 
-    async def follow(self, led: dict[int, Partition], deleted: dict[str, bytes]) -> None:
-        """Has a coordinator for each partition of __consumer_offsets that is led here; offsets of deleted topics go."""
+    async def follow(self, led: dict[int, Partition], delta: Delta) -> None:
+        """Has a coordinator for each partition of __consumer_offsets that is led here, and tells them what became of topics."""
         for index, shard in list(self.shards.items()):
             if led.get(index) is not shard.partition:
                 del self.shards[index]
                 shard.close()
         for index, partition in led.items():
             if index not in self.shards:
-                shard = self.shards[index] = Shard(partition, self.config, self.timers, self.now_ms)
+                shard = self.shards[index] = Shard(partition, self.config, self.image, self.timers, self.now_ms)
                 await shard.load()
-        if deleted:
+        for event in topic_events(delta, self.image):
             for shard in self.loaded():
-                shard.step(TopicsDeleted(deleted))
+                shard.step(event)
 
     def configure(self, config: BrokerConfig) -> None:
-        changed = group_config(config)
+        """The node's settings have changed, or those that groups have of their own."""
+        changed = group_config(config, self.image)
         if changed != self.config:
             self.config = changed
             for shard in self.loaded():
@@ -237,8 +250,28 @@ def of_client(give: Callable[[Any], None], request: Message, ctx: Context) -> Re
     return Request(give, request, ctx.version, ctx.client_id or "", f"/{ctx.connection.client_host}")
 
 
-def group_config(config: BrokerConfig) -> GroupConfig:
-    return GroupConfig(**{name: config.integer(name.replace("_", ".")) for name in GroupConfig.__struct_fields__})
+def group_config(config: BrokerConfig, image: MetadataImage) -> GroupConfig:
+    names = [name for name in GroupConfig.__struct_fields__ if name != "overrides"]
+    values: dict[str, Any] = {name: config.resolved(name.replace("_", ".")) for name in names}
+    overrides = {}
+    for (kind, group_id), given in image.configs.items():
+        if kind == GROUP_RESOURCE:
+            own = settings_of(config, given)
+            overrides[group_id] = ConsumerOverrides(
+                own.consumer_session_timeout_ms, own.consumer_heartbeat_interval_ms, own.consumer_assignment_interval_ms
+            )
+    return GroupConfig(**values, overrides=overrides)
+
+
+def topic_events(delta: Delta, image: MetadataImage) -> list[Event]:
+    """What a change of the metadata means to groups."""
+    deleted = {topic.name: topic.id for topic in delta.topics_deleted.values()}
+    ids = [*delta.topics_created, *(topic_id for topic_id, _ in delta.partitions)]
+    changed = {image.topics_by_id[topic_id].name for topic_id in ids if topic_id in image.topics_by_id} | deleted.keys()
+    events: list[Event] = [TopicsDeleted(deleted)] if deleted else []
+    if changed:
+        events.append(TopicsChanged(frozenset(changed), bool(delta.topics_created)))
+    return events
 
 
 def whole_batches(data: bytes) -> list[tuple[int, BatchHeader]]:

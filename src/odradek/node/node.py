@@ -24,6 +24,7 @@ from odradek.api.services import LogDir, Replica
 from odradek.api.table import handlers
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.config.topic import TopicConfig, check_topic, topic_config
+from odradek.core.controller.configs import GROUP_RESOURCE
 from odradek.core.controller.controller import ControllerConfig
 from odradek.core.controller.replication import ReplicationRules
 from odradek.core.controller.topics import TopicRules
@@ -261,9 +262,10 @@ class Node:
                 self.topic_configs.pop(name, None)
         if any(kind == BROKER_RESOURCE for kind, _ in delta.configs):
             self._apply_config()
+        if any(kind == GROUP_RESOURCE for kind, _ in delta.configs):
+            self.groups.configure(self.config)
         await self.partitions.follow(delta)
-        deleted = {topic.name: topic.id for topic in delta.topics_deleted.values()}
-        await self.groups.follow(self.partitions.by_name.get(CONSUMER_OFFSETS, {}), deleted)
+        await self.groups.follow(self.partitions.by_name.get(CONSUMER_OFFSETS, {}), delta)
 
     async def followed(self) -> None:
         """Until partitions and groups are what the image says now."""

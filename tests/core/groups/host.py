@@ -23,6 +23,7 @@ from odradek.core.groups.events import (
     Write,
     WriteFailed,
 )
+from odradek.core.metadata.image import MetadataImage
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
@@ -39,8 +40,11 @@ Answer = TypeVar("Answer", bound=Message)
 class Host:
     """Runs one coordinator. With `is_replicated` the test moves the high watermark itself."""
 
-    def __init__(self, config: GroupConfig | None = None, is_replicated: bool = False) -> None:
+    def __init__(
+        self, config: GroupConfig | None = None, is_replicated: bool = False, image: MetadataImage | None = None
+    ) -> None:
         self.config = config or GroupConfig()
+        self.image = MetadataImage() if image is None else image
         self.is_replicated = is_replicated
         self.log: list[CoordinatorRecord] = []
         self.high_watermark = 0
@@ -50,7 +54,7 @@ class Host:
         self.answers: dict[int, Message] = {}
         self.asked: dict[int, tuple[type[Message], int]] = {}
         self.ids = 0
-        self.coordinator = GroupCoordinator(self.config, self.new_id)
+        self.coordinator = GroupCoordinator(self.config, self.new_id, 0, self.image)
         self.do(self.coordinator.loaded(self.now))
 
     def new_id(self) -> str:
@@ -123,7 +127,8 @@ class Host:
                     else:
                         failed.append(WriteFailed(effect, self.refusing))
                 case SetTimer():
-                    self.timers[effect.key] = effect.deadline_ms
+                    if not (effect.is_first and effect.key in self.timers):
+                        self.timers[effect.key] = effect.deadline_ms
                 case CancelTimer():
                     self.timers.pop(effect.key, None)
         for event in failed:
@@ -148,7 +153,7 @@ class Host:
 
     def loaded_again(self) -> GroupCoordinator:
         """Another coordinator that has replayed the same log."""
-        fresh = GroupCoordinator(self.config, self.new_id, self.high_watermark)
+        fresh = GroupCoordinator(self.config, self.new_id, self.high_watermark, self.image)
         for offset, record in enumerate(self.log):
             fresh.replay(offset, record.key, record.value)
         return fresh

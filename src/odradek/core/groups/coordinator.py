@@ -1,6 +1,6 @@
 """The coordinator of the groups in one partition of __consumer_offsets. Sans-IO.
 
-    coordinator = GroupCoordinator(config, new_id, high_watermark)
+    coordinator = GroupCoordinator(config, new_id, high_watermark, image)    # the image is read, and is the host's
     for each record of the log: coordinator.replay(...); for each marker: coordinator.replay_end_of_transaction(...)
     effects = coordinator.loaded(now)
     effects = coordinator.step(event, now)            # again and again; events.py says what to do with the effects
@@ -26,6 +26,11 @@ from odradek.core.groups.classic.leave import leave_group
 from odradek.core.groups.classic.rebalance import answer_sync, refuse_join
 from odradek.core.groups.classic.sync import heartbeat, sync_group
 from odradek.core.groups.config import GroupConfig
+from odradek.core.groups.consumer import life
+from odradek.core.groups.consumer.describing import describe_consumer_groups
+from odradek.core.groups.consumer.downgrade import Downgraded
+from odradek.core.groups.consumer.group import ConsumerGroup
+from odradek.core.groups.consumer.heartbeat import consumer_heartbeat
 from odradek.core.groups.events import (
     Committed,
     ConfigChanged,
@@ -36,6 +41,7 @@ from odradek.core.groups.events import (
     Sequel,
     TimerFired,
     TimerKey,
+    TopicsChanged,
     TopicsDeleted,
     Turn,
     Write,
@@ -48,10 +54,13 @@ from odradek.core.groups.offsets import NO_PRODUCER_ID
 from odradek.core.groups.records import offset_tombstone
 from odradek.core.groups.sequels import Answer, Nothing
 from odradek.core.groups.shard import Shard
+from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import CoordinatorRecord
 from odradek.wire.message import Message
 from odradek.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -85,8 +94,10 @@ class GroupCoordinator:
 
     __slots__ = ("has_commit_timer", "high_watermark", "log_end", "shard", "writes")
 
-    def __init__(self, config: GroupConfig, new_id: Callable[[], str], high_watermark: int = 0) -> None:
-        self.shard = Shard(config, new_id, high_watermark)
+    def __init__(
+        self, config: GroupConfig, new_id: Callable[[], str], high_watermark: int = 0, image: MetadataImage | None = None
+    ) -> None:
+        self.shard = Shard(config, new_id, high_watermark, image or MetadataImage())
         self.high_watermark = high_watermark
         self.log_end = 0
         self.writes: deque[Waiting] = deque()
@@ -119,6 +130,8 @@ class GroupCoordinator:
         for group in self.shard.groups.values():
             if isinstance(group, ClassicGroup):
                 classic_timers.start(self.shard, group, turn)
+            elif isinstance(group, ConsumerGroup):
+                life.start(self.shard, group, turn)
         turn.set_timer(EXPIRY_TIMER, self.shard.config.offsets_retention_check_interval_ms)
         return turn.effects
 
@@ -126,9 +139,11 @@ class GroupCoordinator:
         """Somebody else is the coordinator: all who wait are told so."""
         turn = self._turn(now)
         while self.writes:
-            waiting = self.writes.popleft()
-            if isinstance(waiting.sequel, Answer):  # the others' requests wait in their groups
-                waiting.sequel.failed(ErrorCode.NOT_COORDINATOR, turn)
+            sequel = self.writes.popleft().sequel
+            if isinstance(sequel, Downgraded):
+                sequel = sequel.sequel
+            if isinstance(sequel, Answer):  # the others' requests wait in their groups
+                sequel.failed(ErrorCode.NOT_COORDINATOR, turn)
         for group in self.shard.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
@@ -150,8 +165,12 @@ class GroupCoordinator:
             case TopicsDeleted():
                 places = self.shard.offsets.places_of_topics(event.topics)
                 self._write_all([offset_tombstone(place) for place in places], turn)
+            case TopicsChanged():
+                life.topics_changed(self.shard, event)
             case ConfigChanged():
                 self.shard.config = event.config
+        for sequel in turn.settling:
+            self._settle(sequel, turn)
         if not self.has_commit_timer and any(isinstance(effect, Write) for effect in turn.effects):
             self._start_commit_timer(turn)
         return turn.effects
@@ -166,6 +185,8 @@ class GroupCoordinator:
                 heartbeat(shard, request, message, turn)
             case OffsetCommitRequest():
                 commit_offsets(shard, request, message, turn)
+            case ConsumerGroupHeartbeatRequest():
+                consumer_heartbeat(shard, request, message, turn)
             case OffsetFetchRequest():
                 self._answer_fetch(request, message, turn)
             case JoinGroupRequest():
@@ -176,6 +197,8 @@ class GroupCoordinator:
                 leave_group(shard, request, message, turn)
             case DescribeGroupsRequest():
                 turn.reply(request.ticket, describe_groups(shard, message, request.version))
+            case ConsumerGroupDescribeRequest():
+                turn.settle(Answer(request, describe_consumer_groups(shard, message)))
             case ListGroupsRequest():
                 turn.reply(request.ticket, list_groups(shard, message))
             case DeleteGroupsRequest():
@@ -187,12 +210,18 @@ class GroupCoordinator:
 
     def _answer_fetch(self, request: Request, message: OffsetFetchRequest, turn: Turn) -> None:
         response = fetch_offsets(self.shard, message)
-        if message.require_stable and self.log_end > self.high_watermark:
-            deadline_ms = turn.now.monotonic_ms + turn.commit_timeout_ms
-            self.writes.append(Waiting(self.log_end - 1, deadline_ms, Answer(request, response)))
-            self._start_commit_timer(turn)
+        if message.require_stable:
+            turn.settle(Answer(request, response))
         else:
             turn.reply(request.ticket, response)
+
+    def _settle(self, sequel: Sequel, turn: Turn) -> None:
+        if self.log_end <= self.high_watermark:
+            sequel.committed(turn)
+            return
+        deadline_ms = turn.now.monotonic_ms + turn.commit_timeout_ms
+        self.writes.append(Waiting(self.log_end - 1, deadline_ms, sequel))
+        self._start_commit_timer(turn)
 
     def _commit(self, high_watermark: int, turn: Turn) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
@@ -208,6 +237,8 @@ class GroupCoordinator:
             turn.set_timer(EXPIRY_TIMER, self.shard.config.offsets_retention_check_interval_ms)
         elif key == COMMIT_TIMER:
             self._give_up_commits(turn)
+        elif key[0].startswith("consumer-"):
+            life.fire(self.shard, key, turn)
         else:
             classic_timers.fire(self.shard, key, turn)
 

@@ -2,7 +2,8 @@
 
 The host does what the effects say, in their order, and steps again only when it has done all of them. `Write` is appended to the
 coordinator's partition: when that works, `coordinator.appended(write, base_offset)`, and when the partition refuses it,
-`step(WriteFailed(...))`. `SetTimer` replaces the timer of the same key; a timer that was replaced or cancelled does not fire.
+`step(WriteFailed(...))`. `SetTimer` replaces the timer of the same key, unless it says `is_first`; a timer that was replaced or
+cancelled does not fire.
 
 Invariants
  1. Every `Request` is answered by exactly one `Reply` with its ticket.
@@ -62,11 +63,18 @@ class TopicsDeleted(Struct):
     topics: dict[str, bytes]
 
 
+class TopicsChanged(Struct):
+    """Topics were made or deleted, or have other partitions; the image has it already."""
+
+    names: frozenset[str]
+    has_new: bool  # some of them were not there before
+
+
 class ConfigChanged(Struct):
     config: GroupConfig
 
 
-Event: TypeAlias = Request | TimerFired | Committed | WriteFailed | TopicsDeleted | ConfigChanged
+Event: TypeAlias = Request | TimerFired | Committed | WriteFailed | TopicsDeleted | TopicsChanged | ConfigChanged
 
 
 class Reply(Struct, eq=False):
@@ -85,6 +93,7 @@ class Write(Struct, eq=False):
 class SetTimer(Struct):
     key: TimerKey
     deadline_ms: int  # on the monotonic clock
+    is_first: bool = False  # one of the same key that runs already goes on instead
 
 
 class CancelTimer(Struct):
@@ -100,6 +109,7 @@ class Turn(Struct, eq=False):
     now: Now
     commit_timeout_ms: int
     effects: list[Effect] = field(default_factory=list)
+    settling: list["Sequel"] = field(default_factory=list)
 
     def reply(self, ticket: Ticket, response: Message) -> None:
         self.effects.append(Reply(ticket, response))
@@ -108,8 +118,12 @@ class Turn(Struct, eq=False):
         assert records
         self.effects.append(Write(records, sequel, self.now.monotonic_ms + self.commit_timeout_ms))
 
-    def set_timer(self, key: TimerKey, after_ms: int) -> None:
-        self.effects.append(SetTimer(key, self.now.monotonic_ms + after_ms))
+    def settle(self, sequel: "Sequel") -> None:
+        """What follows when all that was appended before is committed: at once, as a rule."""
+        self.settling.append(sequel)
+
+    def set_timer(self, key: TimerKey, after_ms: int, *, is_first: bool = False) -> None:
+        self.effects.append(SetTimer(key, self.now.monotonic_ms + after_ms, is_first))
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.effects.append(CancelTimer(key))

@@ -1,6 +1,7 @@
 """What the coordinator knows of a group of any type: offsets, listing and deletion ask these questions, and no others.
 
-A classic group is one such; so will be the others. A group changes its type by records: tombstones of the one, then the other's.
+Classic groups and consumer groups are such; so will be the others. A group changes its type by records: tombstones of the one,
+then the other's.
 """
 
 from enum import StrEnum
@@ -43,6 +44,10 @@ class Group(Protocol):
         self, member_id: str, group_instance_id: str | None, generation_id: int, is_transactional: bool, version: int
     ) -> ErrorCode:
         """Whether this member, of this generation or epoch, may commit offsets now."""
+        ...
+
+    def check_partition_commit(self, member_id: str, generation_id: int, topic_id: bytes, partition: int) -> ErrorCode:
+        """Whether it may commit the offset of this partition, once it may commit at all."""
         ...
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode: ...

@@ -40,7 +40,7 @@ FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
 
 def commit_offsets(shard: Shard, request: Request, message: OffsetCommitRequest, turn: Turn) -> None:
     group = shard.groups.get(message.group_id)
-    error = check_commit(group, message, request.version)
+    error = check_commit(group, message, request.version) or check_partitions(shard, group, message)
     if error is not ErrorCode.NONE:
         return turn.reply(request.ticket, refusal(message, error, request.version))
     if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
@@ -51,7 +51,7 @@ def commit_offsets(shard: Shard, request: Request, message: OffsetCommitRequest,
         answers = []
         for partition in topic.partitions:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if java_length(partition.committed_metadata) <= shard.config.offset_metadata_max_bytes:
+            if is_acceptable(shard, partition.committed_metadata):
                 error = ErrorCode.NONE
                 place = Place(message.group_id, topic.name, partition.partition_index)
                 value = committed_value(message, topic.topic_id, partition, turn.now.wall_ms)
@@ -72,6 +72,24 @@ def check_commit(group: Group | None, message: OffsetCommitRequest, version: int
     if generation_id < 0:
         return ErrorCode.NONE  # the commit makes a simple group
     return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
+
+
+def check_partitions(shard: Shard, group: Group | None, message: OffsetCommitRequest) -> ErrorCode:
+    """Why one of the partitions may not be committed by this member: then none is."""
+    if group is None:
+        return ErrorCode.NONE
+    member_id, generation_id = message.member_id, message.generation_id_or_member_epoch
+    for topic in message.topics:
+        for partition in topic.partitions:
+            if is_acceptable(shard, partition.committed_metadata):
+                error = group.check_partition_commit(member_id, generation_id, topic.topic_id, partition.partition_index)
+                if error is not ErrorCode.NONE:
+                    return error
+    return ErrorCode.NONE
+
+
+def is_acceptable(shard: Shard, metadata: str | None) -> bool:
+    return java_length(metadata) <= shard.config.offset_metadata_max_bytes
 
 
 def java_length(metadata: str | None) -> int:

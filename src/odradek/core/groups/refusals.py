@@ -5,6 +5,10 @@ from typing import Final
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 from odradek.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -26,6 +30,8 @@ from odradek.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+
+SEVERAL_MEMBERS_FROM: Final = 3  # the version of LeaveGroup
 
 COORDINATOR_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,6 +82,11 @@ def refusal(message: Message, error: ErrorCode, version: int) -> Message:
         case DescribeGroupsRequest():
             described = DescribeGroupsResponse.DescribedGroup
             return DescribeGroupsResponse(groups=[described(group_id=name, error_code=error) for name in message.groups])
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=error)
+        case ConsumerGroupDescribeRequest():
+            shown = ConsumerGroupDescribeResponse.DescribedGroup
+            return ConsumerGroupDescribeResponse(groups=[shown(group_id=name, error_code=error) for name in message.group_ids])
         case ListGroupsRequest():
             return ListGroupsResponse(error_code=error)
         case DeleteGroupsRequest():

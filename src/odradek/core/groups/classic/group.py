@@ -273,6 +273,10 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
+    def check_partition_commit(self, member_id: str, generation_id: int, topic_id: bytes, partition: int) -> ErrorCode:
+        del member_id, generation_id, topic_id, partition  # who may commit may commit what it likes
+        return ErrorCode.NONE
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         del member_id, member_epoch  # members of classic groups do not say who they are
         return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""JoinGroup to a classic group: who may come in, as whom, and whether that begins a rebalance.
+"""JoinGroup to a classic group: who may come in, as whom, and whether that begins a rebalance. A consumer group takes it itself.
 
 Invariants
  1. A dynamic member is let in only with an id that it was given (from version 4 on), so that a lost answer leaves no ghost.
@@ -20,6 +20,8 @@ from odradek.core.groups.classic.rebalance import (
 )
 from odradek.core.groups.classic.stored import GroupStored, StaticMemberStored
 from odradek.core.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from odradek.core.groups.consumer.classic_members import join_consumer_group
+from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.records import group_record, new_group_record
 from odradek.core.groups.refusals import join_refusal
@@ -42,6 +44,12 @@ def join_group(shard: Shard, request: Request, message: JoinGroupRequest, turn: 
         if message.member_id:
             return refuse(request, ErrorCode.UNKNOWN_MEMBER_ID, message.member_id, turn)
         return join_new_group(shard, request, message, turn)
+    if isinstance(found, ConsumerGroup) and not found.is_empty:
+        return join_consumer_group(shard, found, request, message, turn)
+    if isinstance(found, ConsumerGroup):
+        if message.member_id:
+            return refuse(request, ErrorCode.UNKNOWN_MEMBER_ID, message.member_id, turn)
+        return join_new_group(shard, request, message, turn, found)
     if not isinstance(found, ClassicGroup):
         return refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "", turn)
     return join_classic_group(shard, found, request, message, turn)
@@ -51,13 +59,16 @@ def refuse(request: Request, error: ErrorCode, member_id: str, turn: Turn) -> No
     turn.reply(request.ticket, join_refusal(request.version, error, member_id))
 
 
-def join_new_group(shard: Shard, request: Request, message: JoinGroupRequest, turn: Turn) -> None:
-    """The group exists from now on, and its record says so; the join goes on meanwhile."""
+def join_new_group(
+    shard: Shard, request: Request, message: JoinGroupRequest, turn: Turn, replaced: ConsumerGroup | None = None
+) -> None:
+    """The group exists from now on, and its record says so; the join goes on meanwhile. An empty consumer group gives way."""
     group = ClassicGroup(message.group_id, turn.now.wall_ms)
     shard.groups[group.group_id] = group
-    record = new_group_record(group)
+    records = [] if replaced is None else replaced.tombstones()
+    records.append(new_group_record(group))
     join_classic_group(shard, group, request, message, turn)
-    turn.write([record], GroupStored(shard, group))
+    turn.write(records, GroupStored(shard, group, replaced))
 
 
 def join_classic_group(shard: Shard, group: ClassicGroup, request: Request, message: JoinGroupRequest, turn: Turn) -> None:

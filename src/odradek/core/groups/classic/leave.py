@@ -7,19 +7,23 @@ Invariants
 
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
+from odradek.core.groups.consumer.classic_members import leave_answer, leave_consumer_group
 from odradek.core.groups.events import Request, Turn
+from odradek.core.groups.refusals import SEVERAL_MEMBERS_FROM
 from odradek.core.groups.sequels import Answer
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import CoordinatorRecord
 from odradek.wire.messages import LeaveGroupRequest, LeaveGroupResponse
 
-SEVERAL_MEMBERS_FROM = 3
-
 
 def leave_group(shard: Shard, request: Request, message: LeaveGroupRequest, turn: Turn) -> None:
     if not message.group_id:
         return turn.reply(request.ticket, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+    members = leaving_members(message, request.version)
+    consumer = shard.consumer(message.group_id)
+    if consumer is not None:
+        return leave_consumer_group(shard, consumer, request, members, turn)
     group = shard.classic(message.group_id)
     answers = [
         LeaveGroupResponse.MemberResponse(
@@ -27,11 +31,9 @@ def leave_group(shard: Shard, request: Request, message: LeaveGroupRequest, turn
             group_instance_id=member.group_instance_id,
             error_code=ErrorCode.UNKNOWN_MEMBER_ID if group is None else leave(group, member, turn),
         )
-        for member in leaving_members(message, request.version)
+        for member in members
     ]
-    response = LeaveGroupResponse(members=answers)
-    if request.version < SEVERAL_MEMBERS_FROM:
-        response = LeaveGroupResponse(error_code=answers[0].error_code)
+    response = leave_answer(answers, request.version)
     records: list[CoordinatorRecord] = []
     if group is not None and any(answer.error_code == ErrorCode.NONE for answer in answers):
         records = after_leaving(shard, group, turn)

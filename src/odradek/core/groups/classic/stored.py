@@ -17,6 +17,7 @@ from odradek.core.groups.classic.rebalance import (
     restart_session,
     session_timer,
 )
+from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.refusals import coordinator_error, join_answer, join_refusal
 from odradek.core.groups.sequels import Nothing
@@ -30,11 +31,12 @@ SKIP_ASSIGNMENT_FROM = 9  # KIP-814
 class GroupStored:
     """The record of a new group, which holds nobody up."""
 
-    __slots__ = ("group", "shard")
+    __slots__ = ("group", "replaced", "shard")
 
-    def __init__(self, shard: Shard, group: ClassicGroup) -> None:
+    def __init__(self, shard: Shard, group: ClassicGroup, replaced: ConsumerGroup | None) -> None:
         self.shard = shard
         self.group = group
+        self.replaced = replaced  # an empty group that gave way to it
 
     def committed(self, turn: Turn) -> None: ...
 
@@ -53,7 +55,10 @@ class GroupStored:
             turn.cancel_timer(session_timer(group.group_id, member_id))
         turn.cancel_timer(join_timer(group.group_id))
         group.move_to(State.DEAD, turn.now.wall_ms)
-        del self.shard.groups[group.group_id]
+        if self.replaced is None:
+            del self.shard.groups[group.group_id]
+        else:
+            self.shard.groups[group.group_id] = self.replaced
 
 
 class AssignmentStored:

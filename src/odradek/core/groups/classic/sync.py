@@ -8,6 +8,7 @@ Invariants
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import answer_sync, restart_session, sync_timer
 from odradek.core.groups.classic.stored import AssignmentStored, sync_answer
+from odradek.core.groups.consumer.classic_members import beat_in_consumer_group, sync_consumer_group
 from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.records import group_record
 from odradek.core.groups.shard import Shard
@@ -16,6 +17,9 @@ from odradek.wire.messages import HeartbeatRequest, HeartbeatResponse, SyncGroup
 
 
 def sync_group(shard: Shard, request: Request, message: SyncGroupRequest, turn: Turn) -> None:
+    consumer = shard.consumer(message.group_id)
+    if consumer is not None:
+        return sync_consumer_group(shard, consumer, request, message, turn)
     group = shard.classic(message.group_id)
     error = check_sync(group, message)
     if group is None or error is not ErrorCode.NONE:
@@ -57,11 +61,14 @@ def differ(said: str | None, known: str | None) -> bool:
 
 
 def heartbeat(shard: Shard, request: Request, message: HeartbeatRequest, turn: Turn) -> None:
+    consumer = shard.consumer(message.group_id)
+    if consumer is not None:
+        return beat_in_consumer_group(shard, consumer, request, message, turn)
     group = shard.classic(message.group_id)
     error = check_heartbeat(group, message)
     if group is not None and error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         restart_session(group, group.members[message.member_id], turn)
-    turn.reply(request.ticket, HeartbeatResponse(error_code=error))
+    return turn.reply(request.ticket, HeartbeatResponse(error_code=error))
 
 
 def check_heartbeat(group: ClassicGroup | None, message: HeartbeatRequest) -> ErrorCode:

@@ -1,6 +1,6 @@
 """The timers of classic groups: a member's session, the join phase, the sync phase; and how they start after loading."""
 
-from odradek.core.groups.classic.group import ClassicGroup
+from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import (
     end_join_phase,
     end_sync_phase,
@@ -15,7 +15,7 @@ from odradek.wire.log_records import CoordinatorRecord
 
 
 def fire(shard: Shard, key: TimerKey, turn: Turn) -> None:
-    """A timer of a classic group fired; the group may be gone, or be of another type by now."""
+    """A timer of a classic group fired; the group may be gone, or have been of another type meanwhile."""
     kind, group_id, *rest = key
     group = shard.classic(group_id)
     if group is None:
@@ -24,7 +24,7 @@ def fire(shard: Shard, key: TimerKey, turn: Turn) -> None:
     if kind == "classic-session":
         records = expire_session(shard, group, rest[0], turn)
     elif kind == "classic-join":
-        records = end_join_phase(shard, group, turn)
+        records = end_join_phase(shard, group, turn) if group.state is State.PREPARING_REBALANCE else []
     else:
         assert kind == "classic-sync"
         records = end_sync_phase(shard, group, turn)
