@@ -17,7 +17,7 @@ from odradek.log.checkpoint import (
     read_partition_metadata,
 )
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk, RealDisk
+from odradek.log.disk import Disk, RealDisk, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.names import TopicPartition
 from tests.log.disk import SimDisk
@@ -47,6 +47,11 @@ def names(disk: Disk) -> list[str]:
 
 
 # -- the lock
+
+
+def note_compacted(folder: LogFolder, partition: TopicPartition, offset: int) -> None:
+    folder.clean_offsets[partition] = offset
+    replace_files(folder.disk, folder.compacted())
 
 
 def expire(folder: LogFolder, now_ms: int) -> None:
@@ -145,8 +150,8 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() -> None:
 
 def test_nothing_is_remembered_of_a_deleted_log_when_one_of_its_name_comes() -> None:
     disk, folder = with_two_logs()
-    folder.note_compacted(ORDERS, 4)
-    folder.note_compacted(MAIL, 3)
+    note_compacted(folder, ORDERS, 4)
+    note_compacted(folder, MAIL, 3)
     folder.delete(ORDERS, NOW_MS)
     folder.create(ORDERS, UUID(int=9), NOW_MS)
     assert folder.clean_offsets == {MAIL: 3}
@@ -160,7 +165,7 @@ def test_nor_when_the_power_went_while_it_was_deleted() -> None:
     log.move_start(4)
     log.flush(NOW_MS)
     folder.checkpoint()
-    folder.note_compacted(ORDERS, 4)
+    note_compacted(folder, ORDERS, 4)
     disk.rename(log.folder, f"{DATA}/orders-0.{ID}-delete")
     again = open_folder(disk.crash("kept"))
     fill(again.create(ORDERS, UUID(int=9), NOW_MS), 2)
@@ -210,7 +215,7 @@ def test_checkpoints_have_kafka_s_names_and_say_what_the_logs_say() -> None:
     assert read_offsets(disk, f"{DATA}/recovery-point-offset-checkpoint") == {ORDERS: 5, MAIL: 0}
     assert read_offsets(disk, f"{DATA}/replication-offset-checkpoint") == {ORDERS: 4, MAIL: 0}
     assert read_offsets(disk, f"{DATA}/log-start-offset-checkpoint") == {ORDERS: 2}
-    folder.note_compacted(ORDERS, 3)
+    note_compacted(folder, ORDERS, 3)
     assert read_offsets(disk, f"{DATA}/cleaner-offset-checkpoint") == {ORDERS: 3}
 
 
@@ -279,7 +284,7 @@ def test_compacted_is_only_what_is_below_a_cut() -> None:
     disk, folder = with_two_logs()
     log = folder.logs[ORDERS]
     log.flush(NOW_MS)
-    folder.note_compacted(ORDERS, 4)
+    note_compacted(folder, ORDERS, 4)
     log.truncate_to(2, NOW_MS)
     assert folder.clean_offsets[ORDERS] == 2
     assert read_offsets(disk.crash("strict"), f"{DATA}/{CLEANER_OFFSETS}") == {ORDERS: 2}

@@ -12,9 +12,12 @@ Invariants
 """
 
 from bisect import bisect_right
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import NamedTuple
 
 from odradek.log.compaction import Job, LastBatch, Outcome
+from odradek.log.disk import replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import FileState, TopicPartition
@@ -109,21 +112,41 @@ class Cleaner:
 
     def finish(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> bool:
         """Swaps the new segments in; False when the log has changed and they were thrown away."""
+        steps = self.finishing(partition, outcome, now_ms)
+        while True:
+            try:
+                next(steps)()
+            except StopIteration as end:
+                return bool(end.value)
+
+    def finishing(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> Generator[Callable[[], None], None, bool]:
+        """The same, step by step: what it yields waits for the disk, and is to be run on any thread before it goes on."""
         log, segments = self.running.pop(partition)
         by_base = {segment.base_offset: segment for segment in segments}
-        is_current = self.folder.logs.get(partition) is log
-        swapped = is_current
-        if is_current:  # above a recovery point, a gap between segments is taken for a loss
-            self.folder.checkpoint_recovery_points()
+        points = self.folder.recovery_points()  # above a recovery point, a gap between segments is taken for a loss
+        yield partial(replace_files, log.disk, points)
+        swapped = True
         for bases, size in outcome.groups:
             new = Segment(log.disk, log.folder, bases[0], log.config, size=size, created_ms=now_ms, state=FileState.CLEANED)
+            old = [by_base[base] for base in bases]
+            swapped = swapped and self._is_current(partition, log, old)
             if swapped:
-                swapped = log.swap_segments([by_base[base] for base in bases], new, now_ms)
-            elif is_current:
+                yield partial(announce, log, new)
+                swapped = self._is_current(partition, log, old)
+            if swapped:
+                log.swap_segments(old, new, now_ms)
+            elif self.folder.logs.get(partition) is log:
                 new.remove()
+            else:
+                return False  # the folder has another name by now, and goes with all that is in it
+            yield partial(log.disk.sync_folder, log.folder)
         if swapped:
-            self.folder.note_compacted(partition, outcome.end_offset)
+            self.folder.clean_offsets[partition] = outcome.end_offset
+            yield partial(replace_files, log.disk, self.folder.compacted())
         return swapped
+
+    def _is_current(self, partition: TopicPartition, log: Log, segments: list[Segment]) -> bool:
+        return self.folder.logs.get(partition) is log and log.has_closed(segments)
 
     def fail(self, partition: TopicPartition, reason: str) -> None:
         """The log cannot be cleaned: it is damaged, or the disk is."""
@@ -133,3 +156,9 @@ class Cleaner:
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""
         self.set_aside.pop(partition, None)
+
+
+def announce(log: Log, new: Segment) -> None:
+    """Names a compacted segment .swap, durably: it is complete, and may take the place of what it covers."""
+    new.rename(FileState.SWAP)
+    log.disk.sync_folder(log.folder)

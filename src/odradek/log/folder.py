@@ -26,7 +26,6 @@ from odradek.log.checkpoint import (
     read_clean_shutdown,
     read_offsets,
     write_clean_shutdown,
-    write_offsets,
 )
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull, Lock, replace_files
@@ -143,10 +142,11 @@ class LogFolder:
 
     def _lowered(self, partition: TopicPartition) -> None:
         """A log is about to be cut below what was synced, and perhaps below what was compacted."""
-        self.checkpoint_recovery_points()
+        replace_files(self.disk, self.recovery_points())
         log = self.logs.get(partition)
         if log is not None and self.clean_offsets.get(partition, 0) > log.recovery_point:
-            self.note_compacted(partition, log.recovery_point)
+            self.clean_offsets[partition] = log.recovery_point
+            replace_files(self.disk, self.compacted())
 
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
         """A new, empty log."""
@@ -215,22 +215,21 @@ class LogFolder:
     def checkpoints(self) -> dict[str, bytes]:
         """The checkpoints as they are to be written, by path."""
         logs = self.logs.items()
-        offsets = {
-            RECOVERY_POINTS: {partition: log.recovery_point for partition, log in logs},
-            LOG_STARTS: {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]},
-            HIGH_WATERMARKS: {partition: log.high_watermark for partition, log in logs},
-            CLEANER_OFFSETS: self.clean_offsets,
+        starts = {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]}
+        return {
+            **self.recovery_points(),
+            self._file(LOG_STARTS): format_offsets(starts),
+            self._file(HIGH_WATERMARKS): format_offsets({partition: log.high_watermark for partition, log in logs}),
+            **self.compacted(),
         }
-        return {self._file(name): format_offsets(rows) for name, rows in offsets.items()}
 
-    def checkpoint_recovery_points(self) -> None:
+    def recovery_points(self) -> dict[str, bytes]:
         points = {partition: log.recovery_point for partition, log in self.logs.items()}
-        write_offsets(self.disk, self._file(RECOVERY_POINTS), points)
+        return {self._file(RECOVERY_POINTS): format_offsets(points)}
 
-    def note_compacted(self, partition: TopicPartition, offset: int) -> None:
-        """A log has been compacted up to an offset."""
-        self.clean_offsets[partition] = offset
-        write_offsets(self.disk, self._file(CLEANER_OFFSETS), self.clean_offsets)
+    def compacted(self) -> dict[str, bytes]:
+        """Up to where each log has been compacted."""
+        return {self._file(CLEANER_OFFSETS): format_offsets(self.clean_offsets)}
 
     def close(self, now_ms: int, broker_epoch: int = -1) -> None:
         """Leaves everything synced and the mark of a clean stop, unless a log is damaged: then the next start looks again."""

@@ -517,24 +517,21 @@ class Log:
         for remove in self.deletions_due(now_ms):
             remove()
 
-    def swap_segments(self, old: list[Segment], new: Segment, now_ms: int) -> bool:
-        """Puts a compacted segment, which is named .cleaned and synced, in the place of some that are closed.
+    def has_closed(self, segments: list[Segment]) -> bool:
+        """Whether these are still segments of the log, one after the other, and none is being written."""
+        first = self.segments.index(segments[0]) if segments[0] in self.segments else -1
+        return first >= 0 and self.segments[first : first + len(segments)] == segments and segments[-1] is not self.active
 
-        The renames are such that at any moment a start finds either the old segments or the new one. False when the old ones
-        are no longer there: the new one is then removed.
-        """
-        first = self.segments.index(old[0]) if old[0] in self.segments else -1
-        if first < 0 or self.segments[first : first + len(old)] != old or old[-1] is self.active:
-            new.remove()
-            return False
-        new.rename(FileState.SWAP)
-        self.disk.sync_folder(self.folder)
+    def swap_segments(self, old: list[Segment], new: Segment, now_ms: int) -> None:
+        """Puts a compacted segment in the place of some that are closed. It is synced and named .swap, durably: whenever
+        the power goes, a start finds either the old segments or the new one. The folder is to be synced next."""
+        assert self.has_closed(old)
+        assert new.state is FileState.SWAP
+        first = self.segments.index(old[0])
         self.segments[first : first + len(old)] = [new]
         self.bases[first : first + len(old)] = [new.base_offset]
         self._drop_segments(old, now_ms, replaced_by=new)
         new.rename(FileState.CURRENT)
-        self.disk.sync_folder(self.folder)
-        return True
 
     # -- flushing
 

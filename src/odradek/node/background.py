@@ -11,7 +11,7 @@ Invariants
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.log.cleaner import Cleaner
@@ -86,11 +86,11 @@ class Background:
     def clean(self) -> None:
         for folder, cleaner in self.cleaners.items():
             if folder not in self.cleaning:
-                task = self.partitions.loop.create_task(self._clean(cleaner))
+                task = self.partitions.loop.create_task(self._clean(folder, cleaner))
                 self.cleaning[folder] = task
                 task.add_done_callback(lambda _, folder=folder: self.cleaning.pop(folder))  # type: ignore[misc]
 
-    async def _clean(self, cleaner: Cleaner) -> None:
+    async def _clean(self, folder: LogFolder, cleaner: Cleaner) -> None:
         """Compacts the logs of a folder that are worth it, in a process that ends afterwards."""
         found = cleaner.next_job(self.now_ms())
         if found is None:
@@ -109,8 +109,12 @@ class Background:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
                 else:
-                    cleaner.finish(partition, outcome, self.now_ms())
+                    await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
                 found = cleaner.next_job(self.now_ms())
+
+    async def _finish(self, folder: LogFolder, steps: Iterator[Callable[[], None]]) -> None:
+        for step in steps:
+            await self.partitions.in_folder(folder, step)
 
     async def close(self) -> None:
         for stop in self.stops:
