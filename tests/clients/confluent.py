@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -12,6 +12,12 @@ from tests.clients.waiting import SECONDS_MAX, until
 
 Headers = list[tuple[str, bytes | None]]
 POLL_SECONDS = 0.2
+COORDINATOR_NOT_THERE = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._WAIT_COORD,
+)
 
 
 class Row(NamedTuple):
@@ -108,6 +114,21 @@ def read(bootstrap: str, topic: str, count: int, partitions: int = 1, **settings
     with consuming(bootstrap, **settings) as consumer:
         consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
         return messages(consumer, count)
+
+
+def patiently(ask: Callable[[], Any]) -> Any:
+    """Asks until the coordinator has been loaded."""
+    answers: list[Any] = []
+
+    def look() -> list[Any]:
+        try:
+            answers.append(ask())
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_NOT_THERE:
+                raise
+        return answers
+
+    return until(look, "the coordinator")[0]
 
 
 def code_of(ask: Callable[[], Any]) -> int:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from tests.clients.confluent import POLL_SECONDS, Row, admin, code_of, consuming, create, fill, row, rows
+from tests.clients.confluent import POLL_SECONDS, Row, admin, code_of, consuming, create, fill, patiently, row, rows
 from tests.clients.waiting import until
 from tests.kafka.broker import Broker
 
@@ -66,7 +66,8 @@ def settle(members: Sequence[Member], shares: list[int]) -> None:
 
 
 def committed(consumer: Consumer, topic: str, partitions: int = 1) -> list[int]:
-    found = consumer.committed([TopicPartition(topic, index) for index in range(partitions)], timeout=30)
+    wanted = [TopicPartition(topic, index) for index in range(partitions)]
+    found = patiently(lambda: consumer.committed(wanted, timeout=30))
     return [each.offset for each in found]
 
 
