@@ -28,7 +28,6 @@ from odradek.core.groups.classic.sync import heartbeat, sync_group
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.consumer import life
 from odradek.core.groups.consumer.describing import describe_consumer_groups
-from odradek.core.groups.consumer.downgrade import Downgraded
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.heartbeat import consumer_heartbeat
 from odradek.core.groups.events import (
@@ -52,7 +51,7 @@ from odradek.core.groups.listing import delete_groups, describe_groups, list_gro
 from odradek.core.groups.offset_requests import commit_offsets, delete_offsets, fetch_offsets
 from odradek.core.groups.offsets import NO_PRODUCER_ID
 from odradek.core.groups.records import offset_tombstone
-from odradek.core.groups.sequels import Answer, Nothing
+from odradek.core.groups.sequels import Answer, Followed, Nothing
 from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode
@@ -140,7 +139,7 @@ class GroupCoordinator:
         turn = self._turn(now)
         while self.writes:
             sequel = self.writes.popleft().sequel
-            if isinstance(sequel, Downgraded):
+            while isinstance(sequel, Followed):
                 sequel = sequel.sequel
             if isinstance(sequel, Answer):  # the others' requests wait in their groups
                 sequel.failed(ErrorCode.NOT_COORDINATOR, turn)

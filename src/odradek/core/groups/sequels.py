@@ -1,6 +1,6 @@
-"""What follows a write, where no group is concerned: an answer, or nothing."""
+"""What follows a write, where no group is concerned: an answer, or nothing; and what comes before that where one is."""
 
-from odradek.core.groups.events import Request, Turn
+from odradek.core.groups.events import Request, Sequel, Turn
 from odradek.core.groups.refusals import refusal
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
@@ -30,3 +30,18 @@ class Answer:
 
     def failed(self, error: ErrorCode, turn: Turn) -> None:
         turn.reply(self.request.ticket, refusal(self.request.message, error, self.request.version))
+
+
+class Followed:
+    """Something to be done first, and then what another sequel says."""
+
+    __slots__ = ("sequel",)
+
+    def __init__(self, sequel: Sequel) -> None:
+        self.sequel = sequel
+
+    def committed(self, turn: Turn) -> None:
+        self.sequel.committed(turn)
+
+    def failed(self, error: ErrorCode, turn: Turn) -> None:
+        self.sequel.failed(error, turn)

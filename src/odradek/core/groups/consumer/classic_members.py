@@ -53,7 +53,7 @@ MEMBER_ID_REQUIRED_FROM = 4  # KIP-394
 
 
 class Joined(Answer):
-    """A classic member has joined: from now on its session counts, and the time that it has to sync."""
+    """A classic member has joined: from now on the time counts that it has to sync."""
 
     __slots__ = ("group_id", "member", "shard")
 
@@ -69,7 +69,6 @@ class Joined(Answer):
         member_id = self.member.member_id
         turn.cancel_timer(join_timer(self.group_id, member_id))
         if self.shard.consumer(self.group_id) is not None:
-            restart_session(self.shard, self.group_id, self.member, turn)
             turn.set_timer(sync_timer(self.group_id, member_id), self.member.rebalance_timeout_ms)
         super().committed(turn)
 
@@ -115,6 +114,7 @@ def join(shard: Shard, group: ConsumerGroup, request: Request, message: JoinGrou
     sequel = Joined(request, joined_answer(updated, message, request.version), shard, group.group_id, updated)
     if is_downgrade:
         return downgrade(shard, draft, sequel, turn, is_rebalancing=is_behind)
+    restart_session(shard, group.group_id, updated, turn)
     return write_or_settle(draft, sequel, turn)
 
 

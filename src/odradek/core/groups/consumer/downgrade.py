@@ -22,6 +22,7 @@ from odradek.core.groups.consumer.member import ConsumerMember
 from odradek.core.groups.consumer.timers import cancel_timers, restart_session
 from odradek.core.groups.events import Sequel, Turn
 from odradek.core.groups.records import group_record
+from odradek.core.groups.sequels import Followed
 from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode
@@ -108,19 +109,16 @@ def classic_assignment(partitions: Partitions, subscription: bytes, image: Metad
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=found), version)
 
 
-class Downgraded:
+class Downgraded(Followed):
     """The conversion is stored, or the consumer group comes back."""
 
-    __slots__ = ("classic", "group", "sequel", "shard")
+    __slots__ = ("classic", "group", "shard")
 
     def __init__(self, shard: Shard, group: ConsumerGroup, classic: ClassicGroup, sequel: Sequel) -> None:
+        super().__init__(sequel)
         self.shard = shard
         self.group = group
         self.classic = classic
-        self.sequel = sequel
-
-    def committed(self, turn: Turn) -> None:
-        self.sequel.committed(turn)
 
     def failed(self, error: ErrorCode, turn: Turn) -> None:
         group = self.group
@@ -131,4 +129,4 @@ class Downgraded:
             for member in group.members.values():
                 restart_session(self.shard, group.group_id, member, turn)
             self.shard.groups[group.group_id] = group
-        self.sequel.failed(error, turn)
+        super().failed(error, turn)

@@ -17,9 +17,9 @@ from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
 from odradek.core.groups.consumer.records import assignment_record, epoch_record, removal
 from odradek.core.groups.consumer.regexes import forgotten_regexes
-from odradek.core.groups.consumer.timers import cancel_timers, rebalance_timer
+from odradek.core.groups.consumer.timers import cancel_timers, rebalance_timer, restart_session
 from odradek.core.groups.events import Request, Sequel, Turn
-from odradek.core.groups.sequels import Answer
+from odradek.core.groups.sequels import Answer, Followed
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -62,8 +62,36 @@ def remove_members(shard: Shard, group: ConsumerGroup, members: Sequence[Consume
         return downgrade(shard, draft, sequel, turn, leaving=members, is_rebalancing=True)
     for member in members:
         draft.add(*removal(group.group_id, member.member_id))
-        cancel_timers(group.group_id, member.member_id, turn)
     forgotten_regexes(draft)
     found_hash = shard.metadata_hash(draft.group.subscribed_topics)
     draft.add(epoch_record(group.group_id, group.epoch + 1, found_hash))
-    return turn.write(draft.records, sequel)
+    return turn.write(draft.records, Removed(shard, group.group_id, members, sequel))
+
+
+class Removed(Followed):
+    """Members are gone, and so are their timers; or they are still there, and their sessions begin anew."""
+
+    __slots__ = ("group_id", "members", "shard")
+
+    def __init__(self, shard: Shard, group_id: str, members: Sequence[ConsumerMember], sequel: Sequel) -> None:
+        super().__init__(sequel)
+        self.shard = shard
+        self.group_id = group_id
+        self.members = members
+
+    def committed(self, turn: Turn) -> None:
+        self._care_for_timers(turn)
+        super().committed(turn)
+
+    def failed(self, error: ErrorCode, turn: Turn) -> None:
+        self._care_for_timers(turn)
+        super().failed(error, turn)
+
+    def _care_for_timers(self, turn: Turn) -> None:
+        group = self.shard.consumer(self.group_id)
+        for member in self.members:
+            found = None if group is None else group.members.get(member.member_id)
+            if found is None:
+                cancel_timers(self.group_id, member.member_id, turn)
+            elif found is member:
+                restart_session(self.shard, self.group_id, member, turn)

@@ -94,11 +94,13 @@ def assigned_partitions(group: ClassicGroup, member: ClassicMember, image: Metad
     found = decode_consumer_protocol(ConsumerProtocolAssignment, member.assignment)
     if found.user_data:
         raise cannot_upgrade(group, "its assignor adds data of its own to assignments: use one of Kafka's assignors first")
-    return {
-        image.topics[topic.topic].id: dict.fromkeys(topic.partitions, group.generation_id)
-        for topic in found.assigned_partitions
-        if topic.topic in image.topics and topic.partitions
-    }
+    partitions = {}
+    for topic in found.assigned_partitions:
+        known = image.topics.get(topic.topic)
+        numbers = [number for number in topic.partitions if known is not None and number in known.partitions]
+        if known is not None and numbers:
+            partitions[known.id] = dict.fromkeys(numbers, group.generation_id)
+    return partitions
 
 
 def converted_member(group: ClassicGroup, member: ClassicMember, partitions: dict[bytes, dict[int, int]]) -> ConsumerMember:
