@@ -11,6 +11,7 @@ Invariants
 import asyncio
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -72,6 +73,8 @@ class Shard:
         self.wall_ms = now_ms
         self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark, image)
         self.running: dict[TimerKey, Timer] = {}
+        self.events: deque[Event] = deque()
+        self.is_stepping = False
         self.is_loaded = False
         self.is_closed = False
 
@@ -100,6 +103,7 @@ class Shard:
             logger.info("%s: %d records of groups and offsets loaded", partition, count)
         self.is_loaded = True
         self._do(self.coordinator.loaded(self.now()))
+        self.step(Committed(partition.high_watermark))
 
     def _replay(self, data: bytes, position: int, header: BatchHeader) -> int:
         if header.is_control:
@@ -118,10 +122,18 @@ class Shard:
     # -- running
 
     def step(self, event: Event) -> None:
-        self._do(self.coordinator.step(event, self.now()))
+        """Has the coordinator take an event, after those that are under way."""
+        self.events.append(event)
+        if self.is_stepping:
+            return
+        self.is_stepping = True
+        try:
+            while self.events:
+                self._do(self.coordinator.step(self.events.popleft(), self.now()))
+        finally:
+            self.is_stepping = False
 
     def _do(self, effects: list[Effect]) -> None:
-        before = self.coordinator.high_watermark
         for effect in effects:
             match effect:
                 case Reply(ticket, response):
@@ -134,8 +146,6 @@ class Shard:
                 case CancelTimer(key):
                     if (timer := self.running.pop(key, None)) is not None:
                         timer.cancel()
-        if self.partition.high_watermark > before:
-            self.step(Committed(self.partition.high_watermark))
 
     def _write(self, write: Write) -> None:
         wall_ms = self.wall_ms()
@@ -147,9 +157,10 @@ class Shard:
             appended = self.partition.append_own(build(entries, base_sequence=0), wall_ms)
         except Refused as refused:
             logger.warning("%s: records of groups could not be written: %s", self.partition, refused)
-            self.step(WriteFailed(write, refused.code))
+            self.events.append(WriteFailed(write, refused.code))
             return
         self.coordinator.appended(write, appended.first_offset)
+        self.events.append(Committed(self.partition.high_watermark))
 
     def _set_timer(self, key: TimerKey, deadline_ms: int) -> None:
         if (timer := self.running.pop(key, None)) is not None:
