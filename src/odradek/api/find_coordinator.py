@@ -34,6 +34,7 @@ async def handle(request: FindCoordinatorRequest, ctx: Context) -> FindCoordinat
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in ctx.node.image.topics:
         await ctx.node.create_topics_on_demand([topic])
+    await ctx.node.followed()  # somebody else may have asked for it just now
     if ctx.version < SEVERAL_KEYS_SINCE:
         found = find(request.key_type, request.key, ctx)
         return FindCoordinatorResponse(

@@ -122,9 +122,9 @@ class Shard:
     # -- running
 
     def step(self, event: Event) -> None:
-        """Has the coordinator take an event, after those that are under way."""
+        """Has the coordinator take an event, after those that are under way, and when it is loaded."""
         self.events.append(event)
-        if self.is_stepping:
+        if self.is_stepping or not self.is_loaded:
             return
         self.is_stepping = True
         try:
@@ -200,9 +200,12 @@ class Groups:
         for index, partition in led.items():
             if index not in self.shards:
                 shard = self.shards[index] = Shard(partition, self.config, self.image, self.timers, self.now_ms)
-                await shard.load()
+                if partition.log_start == partition.log_end:
+                    await shard.load()
+                else:
+                    partition.host.spawn(shard.load())
         for event in topic_events(delta, self.image):
-            for shard in self.loaded():
+            for shard in self.shards.values():
                 shard.step(event)
 
     def configure(self, config: BrokerConfig) -> None:
@@ -210,7 +213,7 @@ class Groups:
         changed = group_config(config, self.image)
         if changed != self.config:
             self.config = changed
-            for shard in self.loaded():
+            for shard in self.shards.values():
                 shard.step(ConfigChanged(changed))
 
     def loaded(self) -> list[Shard]:
