@@ -52,6 +52,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import BrokerRegistrationRequest, ControllerRegistrationRequest
 
 FILES_WANTED = 1_048_576
+METADATA_EXPIRY_MS = 60_000  # how often old snapshots of the metadata are looked for
 FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
 
@@ -201,6 +202,7 @@ class Node:
         await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
         await self.followed()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms)
+        self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)
 
     def _controller_registration(self, incarnation: bytes) -> ControllerRegistrationRequest:
         return ControllerRegistrationRequest(
