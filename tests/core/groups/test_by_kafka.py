@@ -13,6 +13,7 @@ from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.groups.events import Committed, Now, Write
 from odradek.core.groups.group import GroupType
+from odradek.core.metadata.image import MetadataImage
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.wire.control import ControlType, read_control_type
@@ -54,11 +55,11 @@ def replay(log: Log, coordinator: GroupCoordinator) -> None:
 class LogHost(Host):
     """A host whose log is Kafka's."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__(GroupConfig(group_initial_rebalance_delay_ms=0))
+    def __init__(self, log: Log, image: MetadataImage | None = None) -> None:
+        super().__init__(GroupConfig(group_initial_rebalance_delay_ms=0), image=image)
         self.now = Now(monotonic_ms=0, wall_ms=now())
         self.kafka_log = log
-        self.coordinator = GroupCoordinator(self.config, self.new_id, log.end_offset)
+        self.coordinator = GroupCoordinator(self.config, self.new_id, log.end_offset, self.image)
         replay(log, self.coordinator)
         self.do(self.coordinator.loaded(self.now))
 
