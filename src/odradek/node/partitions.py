@@ -70,13 +70,16 @@ class Partitions:
     # -- following the metadata
 
     async def follow(self, delta: Delta) -> None:
-        """Makes the logs what the image says. When it returns, what is led here can be used."""
+        """Makes the logs what the image says. When it returns, what is led here can be used. The image may be ahead of the delta:
+        a topic that is no longer in it is left to the delta that deletes it."""
         for topic in delta.topics_deleted.values():
             await self._delete(topic)
         wanted: dict[LogFolder, dict[TopicPartition, UUID]] = {}
         for topic_id, index in delta.partitions:
-            topic = self.image.topics_by_id[topic_id]
-            partition = topic.partitions[index]
+            known = self.image.topics_by_id.get(topic_id)
+            if known is None:
+                continue
+            topic, partition = known, known.partitions[index]
             if self.node_id not in partition.replicas:
                 continue
             name = TopicPartition(topic.name, index)
