@@ -125,7 +125,7 @@ class Node:
             assert ctx.is_waiting
             assert answered == [ctx]
         else:
-            ctx.answer(run(handled))
+            ctx.answer(handled if isinstance(handled, Message) else run(handled))
         buffers = cast("list[bytes]", ctx.buffers)
         return decode_response(api.response, b"".join(buffers)[4:], version)[1]
 

@@ -3,6 +3,7 @@
 v1  which protocol each member uses
 """
 
+from odradek.api.consumer_group_heartbeat import is_enabled
 from odradek.api.context import Context
 from odradek.api.operations import ON_GROUPS
 from odradek.core.groups.refusals import refusal
@@ -13,7 +14,9 @@ from odradek.wire.messages import ConsumerGroupDescribeRequest, ConsumerGroupDes
 KEY = 69
 
 
-async def handle(request: ConsumerGroupDescribeRequest, ctx: Context) -> ConsumerGroupDescribeResponse:
+async def handle(request: ConsumerGroupDescribeRequest, ctx: Context) -> Message:
+    if not is_enabled(ctx):
+        return failed(request, ErrorCode.UNSUPPORTED_VERSION, ctx.version)
     response = ConsumerGroupDescribeResponse()
     for group_id in request.group_ids:
         part = ConsumerGroupDescribeRequest(group_ids=[group_id])

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from odradek.core.groups.assignors.members import Partitions
 from odradek.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember
-from odradek.core.groups.classic.rebalance import join_timer, prepare_rebalance
+from odradek.core.groups.classic.rebalance import answer_sync, join_timer, prepare_rebalance, refuse_join
 from odradek.core.groups.classic.rebalance import restart_session as restart_classic_session
 from odradek.core.groups.classic.rebalance import session_timer as classic_session_timer
 from odradek.core.groups.consumer.draft import Draft
@@ -27,7 +27,7 @@ from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import encode_versioned, read_version
-from odradek.wire.messages import ConsumerProtocolAssignment
+from odradek.wire.messages import ConsumerProtocolAssignment, SyncGroupResponse
 
 ASSIGNMENT_VERSION_MAX = 3
 
@@ -124,8 +124,10 @@ class Downgraded(Followed):
         group = self.group
         if error is not ErrorCode.REQUEST_TIMED_OUT and self.shard.groups.get(group.group_id) is self.classic:
             turn.cancel_timer(join_timer(group.group_id))
-            for member_id in self.classic.members:
-                turn.cancel_timer(classic_session_timer(group.group_id, member_id))
+            for found in self.classic.members.values():
+                refuse_join(self.classic, found, ErrorCode.REBALANCE_IN_PROGRESS, found.member_id, turn)
+                answer_sync(found, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), turn)
+                turn.cancel_timer(classic_session_timer(group.group_id, found.member_id))
             for member in group.members.values():
                 restart_session(self.shard, group.group_id, member, turn)
             self.shard.groups[group.group_id] = group
