@@ -22,13 +22,17 @@ class Node(Broker):
         pass
 
     def _command(self) -> list[str]:
-        return [str(Path(sys.executable).with_name("odradek")), "start", "--config", self._properties]
+        return node_command(self._properties)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         process = self.process
         super().stop(how)
         if process is not None and how is signal.SIGTERM:
             assert process.returncode == 0, self.output()
+
+
+def node_command(properties: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("odradek")), "start", "--config", properties]
 
 
 def new_server(folder: Path, **settings: str) -> Broker:
