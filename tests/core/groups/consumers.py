@@ -25,7 +25,7 @@ Response = ConsumerGroupHeartbeatResponse
 
 
 def topic_id(name: str, life: int = 0) -> bytes:
-    return f"{name}-{life}".encode().rjust(16, b".")
+    return f"{name}-{life}".encode().rjust(16, b".")[-16:]
 
 
 class Topics:

@@ -382,6 +382,13 @@ def test_a_static_member_that_does_not_come_back_is_fenced(consumers: Consumers,
     assert consumers.error(beat_request("a", 1, instance="i")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_only_the_static_member_itself_can_leave_for_a_while(consumers: Consumers) -> None:
+    Consumer(consumers, "a", "t", instance="i").join()
+    assert consumers.error(beat_request("b", -2, instance="i")) is ErrorCode.FENCED_INSTANCE_ID
+    assert consumers.error(beat_request("", -2, instance="i"), 0) is ErrorCode.FENCED_INSTANCE_ID
+    assert consumers.error(beat_request("b", -2, instance="j")) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_static_member_that_leaves_for_good_is_gone(consumers: Consumers) -> None:
     a = Consumer(consumers, "a", "t", instance="i")
     a.join()

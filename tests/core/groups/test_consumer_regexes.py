@@ -40,6 +40,14 @@ def test_a_regex_stands_for_the_topics_that_it_matches_as_a_whole(consumers: Con
     assert consumers.group.regexes["re+d"].topics == {"red", "reed"}
 
 
+def test_it_stands_for_internal_topics_too_as_with_kafka(consumers: Consumers, topics: Topics) -> None:
+    topics.make("__consumer_offsets", 1)
+    a = Consumer(consumers, "a")
+    a.join(regex=".*")
+    settle(a)
+    assert "__consumer_offsets" in names(a)
+
+
 def test_a_member_may_have_both_names_and_a_regex(consumers: Consumers) -> None:
     a = Consumer(consumers, "a", "blue")
     a.join(regex="red")

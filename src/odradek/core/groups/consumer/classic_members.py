@@ -238,7 +238,7 @@ def leave_consumer_group(
     for identity in members:
         error = ErrorCode.NONE
         try:
-            member = leaving_member(group, identity.member_id, identity.group_instance_id)
+            member = leaving_member(group, identity.member_id, identity.group_instance_id, may_be_unnamed=True)
             leaving[member.member_id] = member
         except Refused as refused:
             error = refused.code

@@ -39,7 +39,10 @@ def leave(shard: Shard, request: Request, message: ConsumerGroupHeartbeatRequest
         remove_members(shard, group, [member], Answer(request, response), turn)
 
 
-def leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+def leaving_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, *, may_be_unnamed: bool = False
+) -> ConsumerMember:
+    """An administrator knows only the instance id of whom it removes."""
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
@@ -48,7 +51,7 @@ def leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | None
     member = group.members.get(group.static_members.get(instance_id, ""))
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member_id and member.member_id != member_id:
+    if member.member_id != member_id and not (may_be_unnamed and not member_id):
         raise Refused(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} was replaced: its instance id {instance_id} belongs to member {member.member_id}.",
