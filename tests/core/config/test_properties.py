@@ -1,7 +1,7 @@
 """Java's .properties text is read and written as java.util.Properties does it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odradek.core.config.properties import InvalidProperties, parse, write
@@ -35,6 +35,12 @@ def test_a_broken_escape_names_its_line() -> None:
         parse("a=1\n\nb=\\u12x4\n")
 
 
+@example("\\\r")
+@example("\\\n")
+@example("a\\\r")
+@example("\\\n\n")
+@example("\\\r\n")
+@example("\\\n \\\n")
 @given(TEXTS)
 def test_any_text_is_read_as_by_java(oracle: Oracle, text: str) -> None:
     try:

@@ -40,7 +40,10 @@ def logical_lines(text: str) -> list[tuple[int, str]]:
     """Lines that say something, each with the number of its first natural line; a backslash at the end of one joins the next."""
     lines: list[tuple[int, str]] = []
     joined, first, continues = "", 0, False
-    for number, line in enumerate(LINE_END.split(text), 1):
+    natural = LINE_END.split(text)
+    if not natural[-1] and not text.endswith("\r\n"):
+        natural.pop()  # no line begins after the last end of one; but Java sees one after these two
+    for number, line in enumerate(natural, 1):
         line = line.lstrip(BLANKS)
         if not joined and (not line or line[0] in "#!"):
             continues = False
