@@ -29,8 +29,9 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import RealDisk
 from odradek.log.folder import LogFolder
 from odradek.log.loading import open_log
-from odradek.log.log import Log, Slice
+from odradek.log.log import Log
 from odradek.log.names import TopicPartition
+from odradek.log.segment import Slice
 from odradek.wire.batch import ATTRIBUTES_POSITION, CRC_POSITION, set_offset_and_epoch
 from odradek.wire.records import Record, build
 

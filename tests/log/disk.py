@@ -465,6 +465,15 @@ class SimDisk:
         self.check()
         return 2**40, 2**40 if self.room is None else self.room
 
+    def reserve(self, path: str, size: int) -> None:
+        self.remove(path)
+        file = self.open(path, create=True)
+        try:
+            file.append([bytes(size)])
+        except DiskFull:
+            self.remove(path)
+            raise
+
     def lock(self, path: str) -> SimLock:
         self.open(path, create=True)
         if path in self.locks:

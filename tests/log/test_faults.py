@@ -255,7 +255,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize(("limit", "said"), [(100, "failed 100"), (130, "failed 100"), (199, "failed 100"), (200, "written 200")])
+@pytest.mark.parametrize(("limit", "said"), [(100, "full 100"), (130, "full 100"), (199, "full 100"), (200, "written 200")])
 def test_a_short_write_is_seen_and_what_it_took_is_cut_off_again(tmp_path: Path, limit: int, said: str) -> None:
     path = tmp_path / "file"
     arguments = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(path), str(limit)]

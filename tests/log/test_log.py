@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.log.log import Appended, Log, Origin, Slice
+from odradek.log.log import Appended, Log, Origin
+from odradek.log.segment import Slice
 from odradek.wire.batch import CONTROL, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, control_key

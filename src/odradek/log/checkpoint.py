@@ -86,10 +86,6 @@ def read_rows(disk: Disk, path: str, columns: int) -> list[list[str]]:
     return rows
 
 
-def write_rows(disk: Disk, path: str, rows: list[str]) -> None:
-    replace_file(disk, path, format_rows(rows))
-
-
 def format_rows(rows: list[str]) -> bytes:
     return "\n".join([str(VERSION), str(len(rows)), *rows, ""]).encode()
 

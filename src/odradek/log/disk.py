@@ -4,8 +4,8 @@ One `Disk` stands for one log folder. `RealDisk` is the operating system's; the 
 not synced, tears writes, fills up and fails. Nothing is buffered above the operating system.
 
 Invariants
- 1. After a failed sync, or a write that could be neither finished nor undone, the disk has failed: every later call
-    raises `DiskFailed`. Nothing is retried: the kernel may have dropped the pages and marked them clean.
+ 1. After a failed sync or read, or a write that could be neither finished nor undone, the disk has failed: every later
+    call raises `DiskFailed`. Nothing is retried: the kernel may have dropped the pages and marked them clean.
  2. An append is there as a whole or not at all: what a full disk took is cut off again before `DiskFull` is raised.
  3. A file that somebody still reads stays open: its descriptor is closed when the last reference to the `File` is gone.
 """
@@ -15,8 +15,8 @@ import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import get_ident
 from typing import Protocol
@@ -24,6 +24,7 @@ from typing import Protocol
 from odradek.wire.varint import Buffer
 
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a limit on the size of files is one on room too
 WARM_BYTES = 1024 * 1024  # read in at once
 MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer
 
@@ -34,6 +35,17 @@ class DiskFailed(OSError):
 
 class DiskFull(OSError):
     """There was no room; nothing was written, and the next append may succeed."""
+
+
+@contextmanager
+def room_wanted(path: str) -> Iterator[None]:
+    """Says DiskFull where the operating system says that there is no room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise DiskFull(error.errno, "no room on the disk", path) from error
+        raise
 
 
 class Cold(Exception):
@@ -128,6 +140,10 @@ class Disk(Protocol):
         """The bytes of the volume, and how many of them are left."""
         ...
 
+    def reserve(self, path: str, size: int) -> None:
+        """A file that takes so much room and holds nothing. DiskFull when there is not as much; then there is no file."""
+        ...
+
     def lock(self, path: str) -> "Lock":
         """Takes the lock that Kafka takes. BlockingIOError when another process holds it."""
         ...
@@ -176,7 +192,7 @@ class RealFile:
             self._write(buffers, start)
         except OSError as error:
             self._undo(start, error)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_ROOM:
                 raise DiskFull(error.errno, "no room on the disk", self.path) from error
             raise self.disk.fail(error) from error
         return start
@@ -208,12 +224,15 @@ class RealFile:
         self.disk.check()
         if self.disk.is_hasty and get_ident() == self.disk.thread and not self.is_warm(position, length):
             raise Cold(partial(self.warm, position, length))
-        data = os.pread(self.fd, length, position)
-        while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
-            more = os.pread(self.fd, length - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self.fd, length, position)
+            while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
+                more = os.pread(self.fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self.disk.fail(error) from error
         return data
 
     def read_now(self, position: int, length: int) -> Buffer | None:
@@ -225,11 +244,12 @@ class RealFile:
             return None
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
-                raise
+                raise self.disk.fail(error) from error
             return self.read(position, length)
 
     def is_warm(self, position: int, length: int) -> bool:
         """Asks for the first and the last byte: what was read or written together is in memory together."""
+        self.disk.check()
         try:
             os.preadv(self.fd, [bytearray(1)], position, os.RWF_NOWAIT)
             os.preadv(self.fd, [bytearray(1)], max(min(position + length, self.size) - 1, position), os.RWF_NOWAIT)
@@ -237,12 +257,15 @@ class RealFile:
             return False
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
-                raise
+                raise self.disk.fail(error) from error
         return True
 
     def warm(self, position: int, length: int) -> None:
-        for start in range(position, position + length, WARM_BYTES):
-            os.pread(self.fd, min(WARM_BYTES, position + length - start), start)
+        try:
+            for start in range(position, position + length, WARM_BYTES):
+                os.pread(self.fd, min(WARM_BYTES, position + length - start), start)
+        except OSError as error:
+            self.disk.fail(error)  # who reads next is told
 
     def truncate(self, size: int) -> None:
         self.disk.check()
@@ -297,12 +320,8 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         self.check()
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
+        with room_wanted(path):
             return RealFile(self, path, os.open(path, flags, 0o644))
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(error.errno, "no room on the disk", path) from error
-            raise
 
     def map(self, path: str) -> Buffer:
         self.check()
@@ -335,7 +354,8 @@ class RealDisk:
 
     def rename(self, old: str, new: str) -> None:
         self.check()
-        os.rename(old, new)
+        with room_wanted(new):  # a longer name may need another block of the folder
+            os.rename(old, new)
 
     def remove(self, path: str) -> None:
         self.check()
@@ -344,7 +364,8 @@ class RealDisk:
 
     def make_folder(self, path: str) -> None:
         self.check()
-        os.makedirs(path, exist_ok=True)
+        with room_wanted(path):
+            os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
         self.check()
@@ -365,9 +386,22 @@ class RealDisk:
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
+    def reserve(self, path: str, size: int) -> None:
+        self.check()
+        with room_wanted(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(fd, 0, size)
+            except OSError:
+                os.unlink(path)
+                raise
+            finally:
+                os.close(fd)
+
     def lock(self, path: str) -> RealLock:
         self.check()
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with room_wanted(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

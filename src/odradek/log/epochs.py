@@ -12,9 +12,9 @@ Invariants
 from bisect import bisect_right
 from typing import NamedTuple
 
-from odradek.log.checkpoint import CorruptFile, read_number, read_rows, write_rows
+from odradek.log.checkpoint import CorruptFile, format_rows, read_number, read_rows
 from odradek.log.config import INT32_MAX, INT64_MAX
-from odradek.log.disk import Disk, DiskFull
+from odradek.log.disk import Disk, DiskFull, replace_file
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NO_EPOCH = -1
@@ -61,10 +61,13 @@ class LeaderEpochs:
         if self._is_news(entry):
             self._write_if_room(self._without_conflicts(entry))
 
-    def save(self) -> None:
-        """Writes what is in memory alone."""
-        if not self.is_saved:
-            self._write(self.entries)
+    def unsaved(self) -> dict[str, bytes]:
+        """The file as it is to be written, when something is in memory alone."""
+        return {} if self.is_saved else {self.path: self._content(self.entries)}
+
+    def saved(self, written: dict[str, bytes]) -> None:
+        """What `unsaved` gave is on disk now; it may be old by now."""
+        self.is_saved = self.is_saved or written == self.unsaved()
 
     def _is_news(self, entry: EpochStart) -> bool:
         return entry.epoch != self.latest_epoch or entry.start_offset < self.entries[-1].start_offset
@@ -117,17 +120,22 @@ class LeaderEpochs:
         if following:
             first = EpochStart(self.entries[following - 1].epoch, start_offset)
             kept = [first, *self.entries[following:]]
-            if kept != self.entries:
-                self._write_if_room(kept)  # a full disk must not keep records from being deleted; a start cuts the file too
+            if kept != self.entries:  # memory alone: a start cuts the file too
+                self._set(kept)
+                self.is_saved = False
 
     def clear(self) -> None:
         if self.entries:
             self._write([])
 
     def _write(self, entries: list[EpochStart]) -> None:
-        write_rows(self.disk, self.path, [f"{epoch} {start}" for epoch, start in entries])
+        replace_file(self.disk, self.path, self._content(entries))
         self._set(entries)
         self.is_saved = True
+
+    @staticmethod
+    def _content(entries: list[EpochStart]) -> bytes:
+        return format_rows([f"{epoch} {start}" for epoch, start in entries])
 
     def _write_if_room(self, entries: list[EpochStart]) -> None:
         try:

@@ -6,7 +6,7 @@ may be called on any thread, while the log goes on.
 Invariant: files are synced before the names in their folder. A new segment that survives a power loss has what stood before it.
 """
 
-from odradek.log.disk import Disk, File
+from odradek.log.disk import Disk, DiskFull, File, replace_files
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import TransactionIndex
 
@@ -20,6 +20,7 @@ class Flush:
         closed: list[Segment],
         files: list[File | TransactionIndex],
         *,
+        epochs: dict[str, bytes],
         cuts: int,
         new_names: bool,
     ) -> None:
@@ -29,11 +30,17 @@ class Flush:
         self.offset = offset
         self.closed = closed
         self.files = files
+        self.epochs = epochs
         self.cuts = cuts
         self.new_names = new_names
+        self.has_epochs = True  # on disk
 
     def run(self) -> None:
         for file in self.files:
             file.sync()
+        try:
+            replace_files(self.disk, self.epochs)
+        except DiskFull:  # what is synced is synced, but a start will still need the batches to know their epochs
+            self.has_epochs = False
         if self.new_names:
             self.disk.sync_folder(self.folder)

@@ -190,7 +190,11 @@ class LogFolder:
             partition, _ = parse_folder_name(os.path.basename(log.folder)) or (None, None)
             assert partition is not None
             path = self._file(folder_name(partition, FolderState.DELETE, self.unique_id()))
-            self.disk.rename(log.folder, path)
+            try:
+                self.disk.rename(log.folder, path)
+            except DiskFull:
+                self.disk.remove_folder(log.folder)  # this makes room, and who reads has its files open
+                continue
             self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
         self.disk.sync_folder(self.path)
 

@@ -20,11 +20,11 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull
 from odradek.log.epochs import LEADER_EPOCHS, LeaderEpochs
 from odradek.log.index import CorruptIndex
-from odradek.log.log import Damage, Log
+from odradek.log.log import Log
 from odradek.log.names import FileKind, FileName, FileState, file_name, parse_file_name
 from odradek.log.producer_state import ProducerState
 from odradek.log.replay import note_batch
-from odradek.log.segment import Segment
+from odradek.log.segment import Damage, Segment
 from odradek.wire.errors import ProtocolError
 
 

@@ -26,7 +26,7 @@ from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
 from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
 from odradek.log.replay import check_end_marker, note_batch, replay
 from odradek.log.retention import expired_segments
-from odradek.log.segment import FileRange, Segment
+from odradek.log.segment import Damage, FileRange, Segment, Slice
 from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek.wire.batch import (
     HEADER_SIZE,
@@ -58,29 +58,6 @@ class Appended(NamedTuple):
     last_offset: int
     is_duplicate: bool = False
     timestamp: int = NO_TIMESTAMP  # of a duplicate: what its batch has
-
-
-class Slice:
-    """What a read found: bytes of files, in order. `len` is their number."""
-
-    __slots__ = ("ranges", "size")
-
-    def __init__(self, ranges: list[FileRange]) -> None:
-        self.ranges = ranges
-        self.size = sum(part.size for part in ranges)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def read(self) -> bytes:
-        return b"".join([part.read() for part in self.ranges])
-
-
-class Damage(NamedTuple):
-    """Where a log is broken below its recovery point: nothing was cut there, and nothing is appended until it is repaired."""
-
-    offset: int
-    reason: str
 
 
 class Log:
@@ -118,6 +95,7 @@ class Log:
         self.configure(config)
         self.recovery_point_lowered = recovery_point_lowered
         self.deletions: list[tuple[int, Callable[[], None]]] = []
+        self.is_being_written = False  # a thread appends to the active segment
         self.is_settled = False  # everything in the folder is as a clean stop leaves it
         self.cuts = 0  # how often it was truncated: a flush that began before knows nothing of what came after
         self.has_rolled = False  # a segment that was closed waits for its sync
@@ -149,8 +127,10 @@ class Log:
         header: BatchHeader | None = None,
         verification: Verification | None = None,
         transaction_version: int = 0,
+        unwritten: list[tuple[int, BatchHeader]] | None = None,
     ) -> Appended:
         """Appends batches as the leader: gives them offsets and the epoch, in place. `header` is the first's, if it was read.
+        With `unwritten`, they are put there, to be written by somebody else.
 
         Refused or ProtocolError when they are refused; a batch that is there already is answered with its offsets.
         """
@@ -172,7 +152,10 @@ class Log:
             set_offset_and_epoch(data, at, offset, leader_epoch)
             placed.append((at, header.placed(offset, leader_epoch)))
             offset += header.last_offset_delta + 1
-        self._write(data, placed, now_ms)
+        if unwritten is None:
+            self._write(data, placed, now_ms)
+        else:
+            unwritten += placed
         return Appended(first_offset, offset - 1)
 
     def _checked(self, header: BatchHeader, verification: Verification | None) -> BatchMetadata | None:
@@ -259,7 +242,12 @@ class Log:
         return batches
 
     def _write(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
-        """Writes batches that have their offsets, and lets indexes, epochs and producers know."""
+        segment = self.segment_for(data, batches, now_ms)
+        segment.file.append([data])
+        self.note_written(data, batches, segment, now_ms)
+
+    def segment_for(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> Segment:
+        """Where batches that have their offsets are to be written; perhaps a new segment."""
         self.is_settled = False
         if len(data) > self.config.segment_bytes:
             reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
@@ -269,21 +257,20 @@ class Log:
         timestamp = last.max_timestamp if len(batches) == 1 else max([header.max_timestamp for _, header in batches])
         if segment.should_roll(self.config, now_ms, len(data), last.last_offset, timestamp, self.roll_ms):
             segment = self.roll(now_ms, last.last_offset)
-        position = segment.size
-        segment.append(data, batches)
+        return segment
+
+    def note_written(self, data: Buffer, batches: list[tuple[int, BatchHeader]], segment: Segment, now_ms: int) -> None:
+        """Lets indexes, epochs and producers know of batches that are in the file."""
+        producers, position = self.producers, segment.size
+        segment.note_written(batches)
         try:
-            self._note(data, batches, segment)
+            for at, header in batches:
+                if header.leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                note_batch(producers, segment, header, data, at)
         except DiskFull:
             self._take_back(segment, position, now_ms)
             raise
-
-    def _note(self, data: Buffer, batches: list[tuple[int, BatchHeader]], segment: Segment) -> None:
-        """Lets epochs and producers know of batches that were written."""
-        producers = self.producers
-        for at, header in batches:
-            if header.leader_epoch > self.epochs.latest_epoch:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-            note_batch(producers, segment, header, data, at)
         self.end_offset = producers.map_end_offset = batches[-1][1].next_offset
 
     def _take_back(self, segment: Segment, position: int, now_ms: int) -> None:
@@ -482,7 +469,9 @@ class Log:
         expired = expired_segments(self, now_ms)
         if not expired:
             return []
-        if len(expired) == len(self.segments):
+        if len(expired) == len(self.segments) and self.is_being_written:
+            expired.pop()
+        elif len(expired) == len(self.segments):
             try:
                 self.roll(now_ms)
             except DiskFull:
@@ -556,14 +545,16 @@ class Log:
         if not closed_only:
             files.append(self.active.file)
         offset = self.active.base_offset if closed_only else self.end_offset
-        flush = Flush(self.disk, self.folder, offset, closed, files, cuts=self.cuts, new_names=self.has_new_names)
+        epochs, new_names = self.epochs.unsaved(), self.has_new_names
+        flush = Flush(self.disk, self.folder, offset, closed, files, epochs=epochs, cuts=self.cuts, new_names=new_names)
         self.has_new_names = False
         return flush
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
         """Moves the recovery point; below it nobody reads the epochs from the batches any more."""
-        self.epochs.save()
-        if flush.cuts == self.cuts and self.damage is None:
+        if flush.has_epochs:
+            self.epochs.saved(flush.epochs)
+        if flush.cuts == self.cuts and self.damage is None and flush.has_epochs:
             for segment in flush.closed:
                 segment.is_synced = True
             self.recovery_point = max(self.recovery_point, flush.offset)

@@ -10,6 +10,7 @@ Invariants
 """
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, File
@@ -39,6 +40,29 @@ class FileRange:
 
     def read(self) -> bytes:
         return self.file.read(self.position, self.size)
+
+
+class Slice:
+    """What a read found: bytes of files, in order. `len` is their number."""
+
+    __slots__ = ("ranges", "size")
+
+    def __init__(self, ranges: list[FileRange]) -> None:
+        self.ranges = ranges
+        self.size = sum(part.size for part in ranges)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return b"".join([part.read() for part in self.ranges])
+
+
+class Damage(NamedTuple):
+    """Where a log is broken below its recovery point: nothing was cut there, and nothing is appended until it is repaired."""
+
+    offset: int
+    reason: str
 
 
 class CorruptSegment(ProtocolError):
@@ -298,9 +322,14 @@ class Segment:
 
     def append(self, data: Buffer, batches: list[tuple[int, BatchHeader]]) -> None:
         """Writes whole batches; each comes with its place in the data and the header that it has there."""
-        position = self.file.append([data])
-        assert position == self.size
+        self.file.append([data])
+        self.note_written(batches)
+
+    def note_written(self, batches: list[tuple[int, BatchHeader]]) -> None:
+        """Batches are in the file, behind all that was noted before."""
+        position = self.size
         self.size = self.file.size
+        assert position < self.size
         if position == 0:
             self._first_timestamp = batches[0][1].max_timestamp
             self._boundaries[self.base_offset] = 0
