@@ -12,7 +12,8 @@ from typing import TypeVar
 from odradek.core.config.broker import BrokerConfig
 from odradek.log.disk import Disk, RealDisk
 from odradek.node.node import Node
-from odradek.wire.batch import read_header
+from odradek.node.reserve import RESERVE_BYTES
+from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import decode_response, encode_request
 from odradek.wire.message import Message
@@ -46,12 +47,14 @@ SETTINGS = {
 }
 
 
-def new_node(folder: Path, new_disk: Callable[[], Disk] = RealDisk, /, **settings: str) -> Node:
+def new_node(
+    folder: Path, new_disk: Callable[[], Disk] = RealDisk, reserve_bytes: int = RESERVE_BYTES, /, **settings: str
+) -> Node:
     """Not started yet. `log_dirs` in the settings are names of folders in the folder."""
     names = settings.pop("log_dirs", "data").split(",")
     given = {key.replace("_", "."): value for key, value in settings.items()}
     log_dirs = ",".join(str(folder / name) for name in names)
-    return Node(BrokerConfig({**SETTINGS, "log.dirs": log_dirs, **given}), new_disk)
+    return Node(BrokerConfig({**SETTINGS, "log.dirs": log_dirs, **given}), new_disk, reserve_bytes)
 
 
 @asynccontextmanager
@@ -160,10 +163,13 @@ def fetch_request(topic: str, offset: int = 0, *, index: int = 0, max_wait_ms: i
 
 
 def values_in(data: bytes) -> list[bytes]:
+    """Without those of a batch that is cut off at the end."""
     found: list[bytes] = []
     position = 0
-    while position < len(data):
+    while position + HEADER_SIZE <= len(data):
         header = read_header(data, position)
+        if position + header.size > len(data):
+            break
         found += [record.value or b"" for record in records(data, position, header)]
         position += header.size
     return found

@@ -16,7 +16,7 @@ must be read or compressed anew, or synced before the answer, is copied and goes
 from typing import NamedTuple
 
 from odradek.api.context import Context, Handled
-from odradek.api.services import Partition
+from odradek.api.services import Appended, Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
 from odradek.wire.batch import (
@@ -76,7 +76,7 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                 continue
             if partition.is_plain and partition.admission.is_plausible(header, now_ms):
                 try:
-                    answers.append(append(partition, records, header, now_ms))
+                    answers.append(taken(partition, partition.append(records, header, now_ms), now_ms))
                 except (Refused, ProtocolError) as error:
                     answers.append(refused(data.index, error, partition))
             else:
@@ -135,8 +135,7 @@ def check_version(header: BatchHeader, request: ProduceRequest, ctx: Context) ->
         raise Refused(code, "transactions are not served yet")
 
 
-def append(partition: Partition, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> PartitionAnswer:
-    appended = partition.append(records, header, now_ms)
+def taken(partition: Partition, appended: Appended, now_ms: int) -> PartitionAnswer:
     return PartitionAnswer(
         index=partition.index,
         base_offset=appended.first_offset,
@@ -162,9 +161,9 @@ async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context)
     """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
     now_ms = ctx.node.now_ms()
     admitted = await ctx.node.work(lambda: partition.admission.admit(batch, now_ms))
-    answer = append(partition, admitted, read_header(admitted), now_ms)
+    appended = await partition.append_later(admitted, read_header(admitted), now_ms)
     await partition.sync()
-    return answer
+    return taken(partition, appended, now_ms)
 
 
 def refused(index: int, error: Exception, partition: Partition | None = None) -> PartitionAnswer:

@@ -99,7 +99,7 @@ class Partition(Protocol):
     index: int
     leader_epoch: int
     admission: Admission
-    is_plain: bool  # what is produced needs no more than its header to be looked at, and no sync before the answer
+    is_plain: bool  # what is produced is appended at once, and needs no more than its header to be looked at
     is_closed: bool  # no longer led here
     readers: dict[Reader, None]
 
@@ -114,6 +114,10 @@ class Partition(Protocol):
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Appends a produced batch; its bytes may be used again afterwards. Refused or ProtocolError when it cannot be."""
+        ...
+
+    async def append_later(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """The same, where it may have to wait for others, or for a slow disk. The bytes are not used again until then."""
         ...
 
     async def sync(self) -> None:

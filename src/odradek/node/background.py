@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from odradek.core.config.broker import BrokerConfig
+from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.config import INT64_MAX
@@ -21,17 +22,32 @@ from odradek.log.disk import DiskFull, RealDisk, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
+from odradek.node.reserve import Reserve
 from odradek.node.timers import Timers
 from odradek.wire.errors import ProtocolError
 
+LOOK_INTERVAL_MS = 1000  # how often it is looked whether there is room again, and whether a disk has failed
 FLUSH_INTERVAL_MS = 1000  # how often logs with a flush.ms are looked at, unless log.flush.scheduler.interval.ms says otherwise
 
 logger = logging.getLogger("odradek.background")
 
 
 class Background:
-    def __init__(self, partitions: Partitions, config: BrokerConfig, timers: Timers, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        config: BrokerConfig,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        reserve: Reserve,
+        follow: Callable[[Delta], None],
+    ) -> None:
+        """`follow` has changes of the metadata followed that could not be before."""
+        self.follow = follow
         self.partitions = partitions
+        self.reserve = reserve
+        self.reserved = [folder for folder in partitions.folders if folder.path == reserve.folder]
+        self.is_making_room = False
         self.config = config
         self.timers = timers
         self.now_ms = now_ms
@@ -46,12 +62,48 @@ class Background:
             timers.every(config.integer("replica.high.watermark.checkpoint.interval.ms"), self.checkpoint),
             timers.every(FLUSH_INTERVAL_MS if flush_ms == INT64_MAX else flush_ms, self.flush),
         ]
+        self.stops += [
+            timers.every(LOOK_INTERVAL_MS, self.look_for_room),
+            timers.every(LOOK_INTERVAL_MS, self.look_for_failures),
+        ]
+        reserve.on_change = self._reserve_changed
+        self._reserve_changed()
+        self.look_for_room()
         if config.flag("log.cleaner.enable"):
             self.stops.append(timers.every(config.integer("log.cleaner.backoff.ms"), self.clean))
 
+    def look_for_failures(self) -> None:
+        """A disk may fail where nobody is told, as when an answer is sent from a file."""
+        for folder in self.partitions.folders:
+            if folder.disk.failure is not None:
+                self.partitions.failed(folder.disk.failure)
+
+    def look_for_room(self) -> None:
+        """Makes what there was no room for: the reserve of the metadata, and new logs."""
+        if not self.is_making_room and (not self.reserve.is_there or self.partitions.unmade):
+            self.is_making_room = True
+            self.partitions.spawn(self._make_room())
+
+    async def _make_room(self) -> None:
+        try:
+            if not self.reserve.is_there and await self.partitions.loop.run_in_executor(None, self.reserve.make):
+                self.reserve.made()
+            if self.partitions.unmade and not self.reserve.is_in_use:
+                self.follow(self.partitions.take_unmade())
+        finally:
+            self.is_making_room = False
+
+    def _reserve_changed(self) -> None:
+        for folder in self.reserved:
+            self.partitions.writings[folder].reserve(self.reserve.is_in_use)
+
     def expire(self) -> None:
         for folder in self.partitions.folders:
-            removals = folder.expire(self.now_ms())
+            try:
+                removals = folder.expire(self.now_ms())
+            except DiskFull as full:
+                logger.error("%s: retention has to wait until there is room: %s", folder.path, full)
+                continue
             if removals:
                 self.partitions.spawn(self._remove(folder, removals))
 

@@ -23,8 +23,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.api.context import Context
-from odradek.log.log import Slice
-from odradek.log.segment import FileRange
+from odradek.log.disk import DiskFailed
+from odradek.log.segment import FileRange, Slice
 from odradek.wire.errors import ProtocolError
 from odradek.wire.frames import encode_response
 from odradek.wire.message import Buffers, Message, Piece
@@ -136,8 +136,8 @@ class Connection:
                 self.flush()
         except (BlockingIOError, InterruptedError):
             pass
-        except ConnectionError as error:
-            self.close(f"{error.strerror}", expected=True)
+        except (ConnectionError, DiskFailed) as error:
+            self.close(f"{error.strerror}", expected=isinstance(error, ConnectionError))
         except ProtocolError as error:
             self.close(str(error))
         except Exception as error:
@@ -260,8 +260,8 @@ class Connection:
             self._keep(view, self._take(view, have))
             if self.out and not self.is_sending:
                 self.flush()
-        except ConnectionError as error:
-            self.close(f"{error.strerror}", expected=True)
+        except (ConnectionError, DiskFailed) as error:
+            self.close(f"{error.strerror}", expected=isinstance(error, ConnectionError))
         except ProtocolError as error:
             self.close(str(error))
         except Exception as error:
@@ -368,8 +368,8 @@ class Connection:
             return
         try:
             self.flush()
-        except ConnectionError as error:
-            self.close(f"{error.strerror}", expected=True)
+        except (ConnectionError, DiskFailed) as error:
+            self.close(f"{error.strerror}", expected=isinstance(error, ConnectionError))
         except Exception as error:
             logger.exception("an answer to %s could not be sent", self)
             self.close(f"internal error: {error!r}")

@@ -12,7 +12,9 @@ from typing import TypeVar
 from odradek.core.controller.controller import Controller, ControllerConfig
 from odradek.core.controller.decision import Decision
 from odradek.core.controller.quorum import QuorumStatus
+from odradek.log.disk import DiskFailed
 from odradek.node.quorum import Quorum
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 
 Answer = TypeVar("Answer")
@@ -31,17 +33,20 @@ class ControllerHost:
         await self.submit(lambda controller: controller.activate(bootstrap))
 
     async def submit(self, decide: Callable[[Controller], Decision[Answer]]) -> Answer:
-        """Has the controller decide. Refused when it refuses the whole request; an OSError when the disk has failed."""
+        """Has the controller decide. Refused when it refuses the whole request, or the disk does."""
         controller, quorum = self.controller, self.quorum
         assert controller is not None, "start comes first"
         controller.next_offset = quorum.end_offset
         controller.kraft_version = quorum.kraft_version
         decision = decide(controller)
         offset = quorum.end_offset - 1
-        if decision.records:
-            offset = quorum.append(decision.records)
-            controller.replay(decision.records)
-        await quorum.commit(offset)
+        try:
+            if decision.records:
+                offset = quorum.append(decision.records)
+                controller.replay(decision.records)
+            await quorum.commit(offset)
+        except DiskFailed as error:  # the node ends
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata cannot be written: {error.strerror or error}") from error
         return decision.response
 
     def status(self) -> QuorumStatus:

@@ -33,7 +33,7 @@ from odradek.core.metadata.features import SERVED, UnsupportedFeature, supported
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.core.partition.fetch_sessions import Sessions
 from odradek.core.raft.batches import CorruptSnapshot
-from odradek.log.disk import Disk, RealDisk
+from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.folder import LogFolder
 from odradek.node.background import Background
 from odradek.node.controller import ControllerHost
@@ -47,8 +47,9 @@ from odradek.node.metadata_log import MetadataLost
 from odradek.node.partition import log_config
 from odradek.node.partitions import Partitions
 from odradek.node.quorum import Quorum, QuorumConfig, QuorumError
+from odradek.node.reserve import RESERVE_BYTES, Reserve
 from odradek.node.timers import Timers
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import BrokerRegistrationRequest, ControllerRegistrationRequest
 
 FILES_WANTED = 1_048_576
@@ -68,8 +69,9 @@ def wall_clock_ms() -> int:
 class Node:
     """`new_disk` gives a disk for each folder."""
 
-    def __init__(self, config: BrokerConfig, new_disk: Callable[[], Disk] = RealDisk) -> None:
+    def __init__(self, config: BrokerConfig, new_disk: Callable[[], Disk] = RealDisk, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.static_config = self.config = config
+        self.reserve_bytes = reserve_bytes
         self.node_id = config.node_id
         self.new_disk = new_disk
         self.now_ms = wall_clock_ms
@@ -99,9 +101,11 @@ class Node:
             self.folders = open_folders(self.config, endpoints, self.new_disk, self.now_ms())
             await self._start_metadata(self.folders, endpoints)
             await self._start_broker(self.folders)
-        except BaseException:
+        except BaseException as error:
             for listener in self.listeners:
                 listener.close()
+            if isinstance(error, DiskFull | DiskFailed | Refused):
+                raise StartFailed(why_not_started(error)) from error
             raise
         for listener in self.listeners:
             listener.start()
@@ -136,10 +140,11 @@ class Node:
     async def _start_metadata(self, folders: Folders, endpoints: tuple[tuple[str, str, int], ...]) -> None:
         config, metadata = self.config, folders.metadata
         self.cluster_id = folders.cluster_id
+        self.reserve = Reserve(metadata.disk, metadata.path, self.reserve_bytes)
+        self.reserve.give_if_needed()
+        quorum_config = QuorumConfig.of(config, metadata.directory_id, endpoints)
         try:
-            self.quorum = Quorum(
-                metadata.disk, metadata.path, QuorumConfig.of(config, metadata.directory_id, endpoints), self.now_ms
-            )
+            self.quorum = Quorum(metadata.disk, metadata.path, quorum_config, self.now_ms, self.reserve)
             bootstrap = read_bootstrap(metadata.disk, metadata.path)
         except (MetadataLost, QuorumError, UnsupportedFeature, CorruptSnapshot) as error:
             raise StartFailed(str(error)) from error
@@ -201,7 +206,7 @@ class Node:
         self.broker_epoch = registered.broker_epoch
         await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
         await self.followed()
-        self.background = Background(self.partitions, self.config, self.timers, self.now_ms)
+        self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
         self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)
 
     def _controller_registration(self, incarnation: bytes) -> ControllerRegistrationRequest:
@@ -245,8 +250,11 @@ class Node:
         """Records were committed and are in the image."""
         delta = self.image.changes()
         if delta:
-            self.last_change = self.loop.create_future()
-            self.deltas.put_nowait((delta, self.last_change))
+            self._follow_soon(delta)
+
+    def _follow_soon(self, delta: Delta) -> None:
+        self.last_change = self.loop.create_future()
+        self.deltas.put_nowait((delta, self.last_change))
 
     async def _follow_all(self) -> None:
         while True:
@@ -346,7 +354,11 @@ class Node:
         for listener in self.listeners:
             listener.stop_accepting()
         await self.background.close()
-        await self.controller.submit(lambda controller: controller.shut_down(self.node_id, self.broker_epoch))
+        self.reserve.give_if_needed()
+        try:
+            await self.controller.submit(lambda controller: controller.shut_down(self.node_id, self.broker_epoch))
+        except Refused as refused:  # there is no room to say so, and everything else is as it should be
+            logger.error("the stop is not in the metadata: %s", refused.message)
         await self.followed()
         self.groups.close()
         for listener in self.listeners:
@@ -359,6 +371,16 @@ class Node:
         self.timers.close()
 
 
+def why_not_started(error: BaseException) -> str:
+    match error:
+        case DiskFull():
+            return f"{error.filename}: there is no room on the disk; make some, then start again"
+        case DiskFailed():
+            return f"{error.filename or 'the data folder'}: {error.strerror}; look at the disk, then start again"
+        case _:
+            return str(error)
+
+
 def raise_file_limit() -> None:
     """Every partition holds a descriptor, and every client."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -368,19 +390,23 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def serve(config: BrokerConfig, on_ready: Callable[[], None]) -> None:
-    node = Node(config)
+async def serve(config: BrokerConfig, on_ready: Callable[[], None], new_disk: Callable[[], Disk]) -> None:
+    node = Node(config, new_disk)
     for number in (signal.SIGTERM, signal.SIGINT):
         node.loop.add_signal_handler(number, node.stop)
     await node.start()
     on_ready()
     failure = await node.stopped
+    try:
+        if failure is None:
+            await node.close()
+    except DiskFailed as error:
+        failure = error
     if failure is not None:
         raise StartFailed(f"the node has ended: {failure}; look at the disk, then start it again") from failure
-    await node.close()
 
 
-def run(config: BrokerConfig, on_ready: Callable[[], None] = lambda: None) -> None:
+def run(config: BrokerConfig, on_ready: Callable[[], None] = lambda: None, new_disk: Callable[[], Disk] = RealDisk) -> None:
     """Serves until a signal ends it. StartFailed when it cannot start, or could not go on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(serve(config, on_ready))
+    asyncio.run(serve(config, on_ready, new_disk))

@@ -6,19 +6,23 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.api.context import Postponed
 from odradek.api.services import Found, Reader
 from odradek.core.config.topic import TopicConfig
+from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import Admission
 from odradek.log.config import INT64_MAX, LogConfig
 from odradek.log.disk import Cold, DiskFailed, DiskFull
-from odradek.log.log import Appended, Log, Origin, Slice
+from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
+from odradek.log.segment import Slice
 from odradek.log.transaction_index import AbortedTransaction
+from odradek.node.writing import SLOW_APPEND_SECONDS
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 
@@ -37,11 +41,13 @@ class Partition:
         "index",
         "is_closed",
         "is_plain",
+        "is_simple",
         "leader_epoch",
         "log",
         "readers",
         "topic",
         "topic_id",
+        "writing",
     )
 
     def __init__(
@@ -54,6 +60,8 @@ class Partition:
         self.index = index
         self.readers: dict[Reader, None] = {}
         self.is_closed = False
+        self.writing = host.writing_of(log)
+        self.writing.partitions[self] = None
         self.configure(config)
         self.lead(leader_epoch)
 
@@ -68,8 +76,13 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         self.admission = Admission.of(config)
-        self.is_plain = self.admission.is_plain and config.flush_messages == INT64_MAX
+        self.is_simple = self.admission.is_plain and config.flush_messages == INT64_MAX
+        self.decide_way()
         self.log.configure(log_config(config))
+
+    def decide_way(self) -> None:
+        """Whether what is produced can be appended at once: the topic asks for no more, and the folder is fast."""
+        self.is_plain = self.is_simple and self.writing.is_at_once
 
     @property
     def log_start(self) -> int:
@@ -88,18 +101,34 @@ class Partition:
         return self.log.last_stable_offset
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        log = self.log
+        began = time.perf_counter()
         try:
-            appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
+            appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
+        if (took := time.perf_counter() - began) > SLOW_APPEND_SECONDS:
+            self.writing.slowed(took)
         self.host.grew(self)
         return appended
 
-    def append_own(self, records: bytearray, now_ms: int) -> Appended:
-        """Appends what a coordinator of this node writes."""
+    async def append_later(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """The same, where it may have to wait for others, or for a slow disk. The bytes belong to the log until then."""
+        self.check_open()
+        if self.writing.is_at_once or self.topic in INTERNAL_TOPICS:
+            return self.append(records, header, now_ms)
+        try:
+            return await self.writing.append(self, records, header, now_ms)
+        except (DiskFull, DiskFailed) as error:
+            raise self.host.refused(self, error) from error
+
+    def check_open(self) -> None:
         if self.is_closed:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is no longer led here")
+
+    def append_own(self, records: bytearray, now_ms: int) -> Appended:
+        """Appends what a coordinator of this node writes."""
+        self.check_open()
+        self.writing.check()
         try:
             appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
         except (DiskFull, DiskFailed) as error:
@@ -169,5 +198,6 @@ class Partition:
     def close(self) -> None:
         """No longer led here: those who wait for it learn why when they look."""
         self.is_closed = True
+        self.writing.partitions.pop(self, None)
         for reader in list(self.readers):
             reader.partition_changed(self)

@@ -26,6 +26,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.node.partition import Partition
+from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
 
 Result = TypeVar("Result")
@@ -54,6 +55,8 @@ class Partitions:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.loop = asyncio.get_running_loop()
         self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
+        self.writings = {folder: Writing(folder) for folder in folders}
+        self.unmade: dict[tuple[bytes, int], None] = {}  # partitions for whose logs there was no room
         self.flushes: dict[Log, asyncio.Task[None]] = {}
         self.changed: dict[Partition, None] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -66,6 +69,9 @@ class Partitions:
 
     def folder_of(self, log: Log) -> LogFolder:
         return next(folder for folder in self.folders if log.folder.startswith(folder.path + "/"))
+
+    def writing_of(self, log: Log) -> Writing:
+        return self.writings[self.folder_of(log)]
 
     # -- following the metadata
 
@@ -110,11 +116,17 @@ class Partitions:
         try:
             made = await self.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
         except (DiskFull, DiskFailed) as error:
-            logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error)
+            logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
                 self.failed(error)
+            self.unmade |= {(topic_id.bytes, name.partition): None for name, topic_id in partitions.items()}
             return
         folder.adopt(made)
+
+    def take_unmade(self) -> Delta:
+        """The partitions for whose logs there was no room, to be followed again."""
+        unmade, self.unmade = self.unmade, {}
+        return Delta(partitions=unmade)
 
     def _lead(self, topic: Topic, index: int) -> None:
         state = topic.partitions[index]
@@ -217,10 +229,10 @@ class Partitions:
             flush = log.start_flush(closed_only=closed_only)
             await self.loop.run_in_executor(None, flush.run)
             log.finish_flush(flush, self.now_ms())
-        except DiskFull:
-            logger.warning("%s cannot be flushed: there is no room", log.folder)
-        except DiskFailed as error:
-            self.failed(error)
+        except (DiskFull, DiskFailed) as error:
+            logger.error("%s cannot be flushed: %s", log.folder, error.strerror or error)
+            if isinstance(error, DiskFailed):
+                self.failed(error)
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder}: {error.strerror or error}") from error
         finally:
             del self.flushes[log]
@@ -232,7 +244,10 @@ class Partitions:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, DiskFailed):
+            self.failed(error)
+        elif error is not None and not isinstance(error, Refused):  # which was told already
             logger.error("background work failed: %s", error)
 
     async def close(self, broker_epoch: int) -> None:
@@ -240,7 +255,15 @@ class Partitions:
         for partitions in self.by_name.values():
             for partition in partitions.values():
                 partition.close()
+        for writing in self.writings.values():
+            await writing.close()
         await asyncio.gather(*self.tasks, *self.flushes.values(), return_exceptions=True)
         for folder in self.folders:
-            await self.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
+            try:
+                await self.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
+            except DiskFull:
+                logger.error(
+                    "%s: there is no room on the disk to stop cleanly; nothing is lost, and the next start takes longer",
+                    folder.path,
+                )
             self.threads[folder].shutdown()

@@ -10,10 +10,12 @@ Invariants
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,14 +34,18 @@ from odradek.core.raft.batches import (
 )
 from odradek.core.raft.election import candidacy, leadership
 from odradek.core.raft.voters import Voter, VoterSet, parse_voters
-from odradek.log.disk import Disk, DiskFull
+from odradek.log.disk import Disk, DiskFailed, DiskFull
 from odradek.log.log import Origin
 from odradek.node.metadata_log import MetadataLog, MetadataLogConfig, write_snapshot
+from odradek.node.reserve import Reserve
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import KRaftVersionRecord, VotersRecord
 
 Committed = Callable[[list[tuple[int, Message]]], None]
+Result = TypeVar("Result")
+
+logger = logging.getLogger("odradek.quorum")
 
 
 class QuorumError(Exception):
@@ -82,9 +88,12 @@ class Appended(NamedTuple):
 
 
 class Quorum:
-    def __init__(self, disk: Disk, data_folder: str, config: QuorumConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, disk: Disk, data_folder: str, config: QuorumConfig, now_ms: Callable[[], int], reserve: Reserve | None = None
+    ) -> None:
         """Reads what the folder says. MetadataLost, QuorumError or UnsupportedFeature when that cannot be served."""
         self.disk = disk
+        self.reserve = reserve
         self.config = config
         self.now_ms = now_ms
         self.metadata_log = MetadataLog(disk, data_folder, config.log, now_ms())
@@ -165,8 +174,8 @@ class Quorum:
         assert self.voters is not None
         config, log = self.config, self.metadata_log
         won = candidacy(log.read_election(), log.latest_epoch, config.node_id, config.directory_id)
-        log.write_election(won, self.kraft_version, self.voters.ids)
-        log.write_election(leadership(won), self.kraft_version, self.voters.ids)
+        for election in (won, leadership(won)):
+            self._with_reserve(partial(log.write_election, election, self.kraft_version, self.voters.ids))
         self.epoch = won.epoch
         messages = [leader_change(config.node_id, self.voters.ids)]
         here = Voter(config.node_id, config.directory_id, config.endpoints)
@@ -205,15 +214,22 @@ class Quorum:
         if self.failure is not None:
             raise self.failure
         size = len(batch)
+        append = partial(self.log.append, batch, leader_epoch=self.epoch, now_ms=now_ms, origin=Origin.RAFT)
         try:
-            appended = self.log.append(batch, leader_epoch=self.epoch, now_ms=now_ms, origin=Origin.RAFT)
+            appended = self._with_reserve(append)
         except DiskFull as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.metadata_log.folder} is full") from error
+        except DiskFailed as error:
+            self._fail(error)
+            raise
         self._appended.append(Appended(appended.first_offset, records, appended.last_offset + 1, size, now_ms))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
             self._flushing.add_done_callback(self._ended)
         return appended.last_offset
+
+    def _with_reserve(self, work: Callable[[], Result]) -> Result:
+        return work() if self.reserve is None else self.reserve.first(work)
 
     async def commit(self, offset: int) -> None:
         """Waits until everything up to an offset is committed, and `image` and `on_commit` know of it."""
@@ -239,7 +255,8 @@ class Quorum:
             while self._appended:
                 flush = self.log.start_flush()
                 await loop.run_in_executor(None, flush.run)
-                self.log.finish_flush(flush, self.now_ms())
+                with suppress(DiskFull):  # of small files, which a start can do without: the records themselves are synced
+                    self.log.finish_flush(flush, self.now_ms())
                 self._advance(flush.offset)
         finally:
             self._flushing = None
@@ -325,12 +342,16 @@ class Quorum:
 
     def expire(self) -> None:
         """To be called now and then: removes what has had its time."""
-        self.metadata_log.clean(self.now_ms())
+        with suppress(DiskFull):  # of names; the next time there may be room
+            self.metadata_log.clean(self.now_ms())
 
     async def close(self) -> None:
         """Waits for what is under way, and leaves the folder as a clean stop does."""
         under_way = [task for task in (self._flushing, self._snapshotting) if task is not None]
         await asyncio.gather(*under_way, return_exceptions=True)
         if self.failure is None:
-            self.log.close(self.now_ms())
+            try:
+                self.log.close(self.now_ms())
+            except DiskFull:
+                logger.error("%s: there is no room on the disk to stop cleanly; nothing is lost", self.metadata_log.folder)
             self.metadata_log.delete_due(self.now_ms())

@@ -1,0 +1,128 @@
+"""How one folder is written: at once, as long as it is fast; on threads, when it has turned slow; not at all, while the last room
+on its disk is the metadata's.
+
+An append at once costs no more than two looks at a clock. When one has taken long, the loop would wait for the next one too: from
+then on appends to that folder are written by threads, and when several in a row were fast again, at once as before. What a
+coordinator writes for itself stays on the loop: it is small, and its next step needs the offset.
+
+Invariants
+ 1. Appends to one partition happen in the order in which they came, however they are done.
+ 2. Nothing is written at once to a folder that has a write under way on a thread.
+ 3. What waits is bounded: WRITES_WAITING_MAX appends, then others are refused and come again.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from odradek.log.folder import LogFolder
+from odradek.log.log import Appended
+from odradek.log.write import Write
+from odradek.wire.batch import BatchHeader
+from odradek.wire.errors import ErrorCode, Refused
+
+if TYPE_CHECKING:
+    from odradek.node.partition import Partition
+
+SLOW_APPEND_SECONDS = 0.05
+FAST_WRITE_SECONDS = 0.01
+FAST_WRITES_MIN = 8  # in a row, before the loop writes again
+WRITE_THREADS_MAX = 4
+WRITES_WAITING_MAX = 1000
+
+logger = logging.getLogger("odradek.writing")
+
+
+class Writing:
+    def __init__(self, folder: LogFolder) -> None:
+        self.folder = folder
+        self.is_slow = False
+        self.is_reserved = False
+        self.partitions: dict[Partition, None] = {}  # those that are led here
+        self.locks: dict[Partition, asyncio.Lock] = {}
+        self.tasks: set[asyncio.Task[Appended]] = set()
+        self.fast_writes = 0
+        self.threads = ThreadPoolExecutor(WRITE_THREADS_MAX, "write")
+
+    @property
+    def is_at_once(self) -> bool:
+        return not (self.is_slow or self.is_reserved)
+
+    def reserve(self, is_reserved: bool) -> None:
+        """Says whether only the metadata may be written."""
+        self.is_reserved = is_reserved
+        self._changed()
+
+    def slowed(self, seconds: float) -> None:
+        """An append on the loop has taken long."""
+        logger.warning("%s is slow, a write took %.0f ms: threads write to it from now on", self.folder.path, seconds * 1000)
+        self.is_slow, self.fast_writes = True, 0
+        self._changed()
+
+    def _changed(self) -> None:
+        for partition in self.partitions:
+            partition.decide_way()
+
+    def check(self) -> None:
+        if self.is_reserved:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: the disk is full")
+
+    async def append(self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+        """Appends on a thread, when those before it are done. Refused, ProtocolError, DiskFull or DiskFailed when that fails."""
+        self.check()
+        if len(self.tasks) >= WRITES_WAITING_MAX:
+            raise Refused(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {len(self.tasks)} writes wait for the disk already"
+            )
+        lock = self.locks.setdefault(partition, asyncio.Lock())
+        task = asyncio.get_running_loop().create_task(self._append(lock, partition, records, header, now_ms))
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)  # what is being written is noted, also when nobody waits for it any more
+
+    async def _append(
+        self,
+        lock: asyncio.Lock,
+        partition: "Partition",
+        records: bytearray | memoryview,
+        header: BatchHeader,
+        now_ms: int,
+    ) -> Appended:
+        async with lock:
+            partition.check_open()
+            log, batches = partition.log, list[tuple[int, BatchHeader]]()
+            appended = log.append(records, leader_epoch=partition.leader_epoch, now_ms=now_ms, header=header, unwritten=batches)
+            if appended.is_duplicate:
+                return appended
+            write = Write(log, records, batches, now_ms)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self.threads, self._run, write)
+            except BaseException:
+                write.give_up()
+                raise
+            write.finish()
+            partition.host.grew(partition)
+            return appended
+
+    def _run(self, write: Write) -> None:
+        began = time.perf_counter()
+        write.run()
+        is_fast = time.perf_counter() - began < FAST_WRITE_SECONDS
+        self.fast_writes = self.fast_writes + 1 if is_fast else 0
+
+    def _done(self, task: "asyncio.Task[Appended]") -> None:
+        self.tasks.discard(task)
+        if self.tasks:
+            return
+        self.locks.clear()
+        if self.is_slow and self.fast_writes >= FAST_WRITES_MIN:
+            logger.info("%s is fast again: it is written at once as before", self.folder.path)
+            self.is_slow = False
+            self._changed()
+
+    async def close(self) -> None:
+        """When what is under way is done."""
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.threads.shutdown()
