@@ -47,6 +47,7 @@ class Host:
         self.image = MetadataImage() if image is None else image
         self.is_replicated = is_replicated
         self.log: list[CoordinatorRecord] = []
+        self.ends: list[int] = [0]  # where a write ends: it is one batch, which is committed or cut as a whole
         self.high_watermark = 0
         self.refusing: ErrorCode | None = None  # what the partition says to appends
         self.now = Now(monotonic_ms=0, wall_ms=WALL_MS)
@@ -147,9 +148,18 @@ class Host:
         base_offset = len(self.log)
         for record in write.records:
             self.log.append(decode_coordinator_record(TOPIC, *encode_coordinator_record(*record)))
+        self.ends.append(len(self.log))
         self.coordinator.appended(write, base_offset)
 
     # Failover
+
+    def open_ends(self) -> list[int]:
+        """Where the log can be cut, or the high watermark can come to."""
+        return [end for end in self.ends if self.high_watermark <= end <= len(self.log)]
+
+    def cut(self, end: int) -> None:
+        del self.log[end:]
+        self.ends = [found for found in self.ends if found <= end]
 
     def loaded_again(self) -> GroupCoordinator:
         """Another coordinator that has replayed the same log."""

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.consumer.group import ConsumerGroup
+from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 from odradek.wire.messages import ConsumerGroupHeartbeatResponse, HeartbeatRequest, LeaveGroupRequest
@@ -74,7 +75,7 @@ class Native:
     def reconcile(self) -> None:
         self.owned = self.target
 
-    def owns(self, topics: Topics) -> list[tuple[bytes, int]]:
+    def owns(self) -> list[tuple[bytes, int]]:
         return [(topic, index) for topic, found in self.owned.items() for index in found]
 
 
@@ -83,11 +84,15 @@ class Classic(Member):
 
     def __init__(self, instance: str | None) -> None:
         super().__init__(instance, 9)
-        self.owned: list[Partition] = []
+        self.owned: list[tuple[bytes, int]] = []
 
-    def owns(self, topics: Topics) -> list[tuple[bytes, int]]:
-        known = topics.host.image.topics
-        return [(known[name].id, index) for name, index in self.owned if name in known and index in known[name].partitions]
+    def take(self, told: list[Partition], image: MetadataImage) -> None:
+        """It knows names; which topics they are of now counts, and not those that are made under them later."""
+        known = image.topics
+        self.owned = [(known[name].id, index) for name, index in told if name in known and index in known[name].partitions]
+
+    def owns(self) -> list[tuple[bytes, int]]:
+        return self.owned
 
 
 class Histories(RuleBasedStateMachine):
@@ -120,7 +125,7 @@ class Histories(RuleBasedStateMachine):
                 else:
                     was_syncing = member.state == "syncing"
                     told = member.hear(answer)
-                    member.owned = told if was_syncing and member.state == "working" else []
+                    member.take(told if was_syncing and member.state == "working" else [], self.host.image)
         self.no_partition_has_two_owners()
 
     # What members do
@@ -209,7 +214,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
-        self.host.commit(data.draw(st.integers(self.host.high_watermark, len(self.host.log))))
+        self.host.commit(data.draw(st.sampled_from(self.host.open_ends())))
         self.listen()
 
     @rule(name=st.sampled_from("tu"), count=st.integers(1, 3))
@@ -232,8 +237,7 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def fail_over(self, data: st.DataObject) -> None:
         """Another node becomes the leader, perhaps without what was not committed."""
-        length = data.draw(st.integers(self.host.high_watermark, len(self.host.log)))
-        del self.host.log[length:]
+        self.host.cut(data.draw(st.sampled_from(self.host.open_ends())))
         self.host.refusing = None
         self.host.fail_over()
         self.was_refused = False
@@ -266,7 +270,7 @@ class Histories(RuleBasedStateMachine):
         wanted = {
             (known[name].id, index) for name in group.subscribed_topics if name in known for index in known[name].partitions
         }
-        return wanted == {found for member_id in group.members for found in here[member_id].owns(self.topics)}
+        return wanted == {found for member_id in group.members for found in here[member_id].owns()}
 
     # What always holds
 
@@ -277,7 +281,7 @@ class Histories(RuleBasedStateMachine):
         owners: dict[tuple[bytes, int], str] = {}
         for member in self.members:
             if member.member_id in group.members:
-                for found in member.owns(self.topics):
+                for found in member.owns():
                     other = owners.setdefault(found, member.member_id)
                     assert other == member.member_id, f"{other} and {member.member_id} own {found}"
 
