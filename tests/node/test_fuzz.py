@@ -65,6 +65,7 @@ SECONDS = float(os.environ.get("FUZZ_MINUTES", "0")) * 60 or 15
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 CASES_OF_A_ROUND = 5000
 CASES_BETWEEN_CLEANINGS = 250
+CASES_BETWEEN_CONTROLLERS = 10  # every tenth goes to the listener of the controller
 RSS_BYTES_MAX = 450 * 1024 * 1024  # a batch may become 100 MB, and is once in parts and once as a whole while it does
 KEPT_OFFSET = 42
 WRONG = re.compile(r"Traceback|internal error|never retrieved|Exception in callback|could not be sent|CRITICAL")
@@ -192,7 +193,8 @@ class Round:
         frames, missing = split(case.stream)
         sentinel = b"".join(encode_request(ApiVersionsRequest(), 0, SENTINEL, None))  # type: ignore[arg-type]
         may_wait = any(int.from_bytes(frame[:2], "big") in WAITING for frame in frames)
-        with SocketClient(self.node.port) as client, suppress(Closed):
+        port = self.node.port if self.number % CASES_BETWEEN_CONTROLLERS else self.node.controller_port
+        with SocketClient(port) as client, suppress(Closed):
             for piece in case.pieces:
                 client.send(piece)
             if missing == 0 and (case.is_healthy or not may_wait):

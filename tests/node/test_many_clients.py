@@ -22,17 +22,20 @@ from odradek.api.fetch import Fetch
 from odradek.node.connection import ANSWERS_BYTES_MAX, FRAMES_MAX, INBOX_BYTES
 from odradek.node.node import Node as InsideNode
 from odradek.node.timers import Timer
+from odradek.wire.compression import Codec
 from odradek.wire.frames import decode_response, encode_request
 from odradek.wire.message import Message
-from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse
+from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
 from tests.clients.server import Node
 from tests.kafka.broker import Broker
+from tests.node.fuzzed_batches import bomb
 from tests.node.inside import connected, fetch_request, new_node, port_of, produce_request, running, until, values_in
 from tests.node.socket_client import SocketClient
 
 CLIENTS = 10_000
 CLIENTS_OF_AN_ADDRESS = 5_000  # so that ports do not run out, whatever else is tested at the same time
 RSS_BYTES_MAX = 200 * 1024 * 1024
+BOMBS_BYTES_MAX = 550 * 1024 * 1024  # two at a time, once in parts and once as a whole
 FILES_WANTED = CLIENTS + 500
 WAIT_MS = 600_000
 SILENCE_SECONDS_MAX = 30
@@ -40,9 +43,17 @@ OTHER = 77  # the correlation id of the one who waits for its turn
 
 
 def rss_bytes(server: Broker) -> int:
+    return memory_bytes(server, "VmRSS:")
+
+
+def peak_bytes(server: Broker) -> int:
+    return memory_bytes(server, "VmHWM:")
+
+
+def memory_bytes(server: Broker, which: str) -> int:
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+    return int(status.partition(which)[2].split()[0]) * 1024
 
 
 def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
@@ -228,3 +239,22 @@ def test_nothing_is_left_of_clients_that_have_gone(tmp_path: Path) -> None:
 
 def waiting_timers(node: InsideNode) -> list[Timer]:
     return [timer for bucket in node.timers._buckets.values() for timer in bucket]
+
+
+def test_bombs_that_come_together_are_looked_into_a_few_at_a_time(tmp_path: Path) -> None:
+    """Each becomes a hundred megabytes before it is refused."""
+    server = Node(tmp_path)
+    with server.running(), SocketClient(server.port) as client:
+        create(client, "things")
+        data = ProduceRequest.PartitionProduceData(index=0, records=bomb(Codec.ZSTD))
+        topics = [ProduceRequest.TopicProduceData(name="things", partition_data=[data])]
+        request = framed(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+        with many_connections(server.port, 30) as clients:
+            for each in clients:
+                each.sendall(request)
+            for answer in answers(clients):
+                response = decode_response(ProduceResponse, answer, 9)[1]
+                assert response.responses[0].partition_responses[0].error_code
+        assert peak_bytes(server) < BOMBS_BYTES_MAX
+        produced = client.ask(produce_request("things", b"sound"), 9, ProduceResponse)
+        assert produced.responses[0].partition_responses[0].base_offset == 0

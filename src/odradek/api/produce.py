@@ -160,7 +160,7 @@ async def append_slowly(slow: list[Slow], response: ProduceResponse, acks: int, 
 async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> PartitionAnswer:
     """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
     now_ms = ctx.node.now_ms()
-    admitted = await ctx.node.work(lambda: partition.admission.admit(batch, now_ms))
+    admitted = await ctx.node.look_into(lambda: partition.admission.admit(batch, now_ms))
     appended = await partition.append_later(admitted, read_header(admitted), now_ms)
     await partition.sync()
     return taken(partition, appended, now_ms)

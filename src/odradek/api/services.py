@@ -225,6 +225,10 @@ class Services(Protocol):
         """Runs what takes long where it holds nobody up."""
         ...
 
+    def look_into(self, function: Callable[[], Result]) -> Awaitable[Result]:
+        """The same for what decompresses a client's batch: few at a time, because each may become large."""
+        ...
+
     def topic_config(self, topic: str) -> TopicConfig: ...
 
     async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:

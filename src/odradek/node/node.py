@@ -307,6 +307,9 @@ class Node:
     def work(self, function: Callable[[], Result]) -> Awaitable[Result]:
         return self.loop.run_in_executor(None, function)
 
+    def look_into(self, function: Callable[[], Result]) -> Awaitable[Result]:
+        return self.partitions.look_into(function)
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
         self.tasks.add(task)

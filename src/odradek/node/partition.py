@@ -178,7 +178,7 @@ class Partition:
 
     async def _first(self, candidate: Candidate | None) -> Found | None:
         """Looks into a batch, where it holds nobody up: it may become large."""
-        found = None if candidate is None else await self.host.loop.run_in_executor(None, candidate.first)
+        found = None if candidate is None else await self.host.look_into(candidate.first)
         return None if found is None else Found(found.timestamp, found.offset, found.leader_epoch)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:

@@ -29,6 +29,8 @@ from odradek.node.partition import Partition
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
 
+BATCHES_LOOKED_INTO_MAX = 2  # at once: each may take twice PAYLOAD_SIZE_MAX
+
 Result = TypeVar("Result")
 
 logger = logging.getLogger("odradek.partitions")
@@ -55,6 +57,7 @@ class Partitions:
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.loop = asyncio.get_running_loop()
         self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
+        self.batch_threads = ThreadPoolExecutor(BATCHES_LOOKED_INTO_MAX, "batch")
         self.writings = {folder: Writing(folder) for folder in folders}
         self.unmade: dict[tuple[bytes, int], None] = {}  # partitions for whose logs there was no room
         self.flushes: dict[Log, asyncio.Task[None]] = {}
@@ -205,6 +208,10 @@ class Partitions:
         """Does something with a folder's small files, one thing after the other."""
         return self.loop.run_in_executor(self.threads[folder], work)
 
+    def look_into(self, function: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Runs what decompresses a batch that a client made, few at a time."""
+        return self.loop.run_in_executor(self.batch_threads, function)
+
     async def patiently(self, log: Log, look: Callable[[], Result]) -> Result:
         """Looks something up in a log, here; what is not in memory is read in on a thread first."""
         while True:
@@ -257,6 +264,7 @@ class Partitions:
                 partition.close()
         for writing in self.writings.values():
             await writing.close()
+        self.batch_threads.shutdown(wait=False)
         await asyncio.gather(*self.tasks, *self.flushes.values(), return_exceptions=True)
         for folder in self.folders:
             try:
