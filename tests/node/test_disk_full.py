@@ -231,6 +231,22 @@ def test_a_commit_on_a_full_disk_is_refused_and_the_next_one_works(tmp_path: Pat
     with_node(tmp_path, volume, scenario)
 
 
+def test_a_node_that_has_stopped_keeps_no_room_unless_there_is_little(tmp_path: Path) -> None:
+    volume, reserve = Volume(ROOM_BYTES), str(tmp_path / "data" / RESERVE)
+
+    async def stop_with_room(node: Node, _: Client) -> None:
+        await until(lambda: node.reserve.is_there)
+
+    async def stop_without(node: Node, _: Client) -> None:
+        await until(lambda: node.reserve.is_there)
+        volume.take(volume.room_bytes - SPARE_BYTES_MIN // 2, reserve)
+
+    with_node(tmp_path, volume, stop_with_room)
+    assert size_of(reserve) == 0
+    with_node(tmp_path, volume, stop_without)
+    assert size_of(reserve) == RESERVE_BYTES
+
+
 def test_a_node_stops_cleanly_on_a_full_disk_and_starts_on_it_again(tmp_path: Path) -> None:
     volume = Volume(ROOM_BYTES)
 

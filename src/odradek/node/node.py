@@ -370,6 +370,7 @@ class Node:
         with suppress(asyncio.CancelledError):
             await self.follower
         await self.quorum.close()
+        self.reserve.close()
         await self.partitions.close(self.broker_epoch)
         self.timers.close()
 

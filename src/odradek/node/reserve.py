@@ -63,6 +63,12 @@ class Reserve:
         if self.disk.space(self.folder)[1] < START_BYTES_MIN:
             self.give()
 
+    def close(self) -> None:
+        """A node that has stopped keeps no room, unless there is so little that the next start may need it."""
+        if self.is_there and self.disk.space(self.folder)[1] >= SPARE_BYTES_MIN:
+            self.disk.remove(self.path)
+            self.is_there = False
+
     def is_makeable(self) -> bool:
         return not self.is_there and self.disk.space(self.folder)[1] >= self.size + SPARE_BYTES_MIN
 
