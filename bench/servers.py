@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +37,7 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-class Server:
+class Server(ABC):
     """A broker under measurement. `start` gives the seconds until it answered for the first time."""
 
     name = ""
@@ -49,8 +50,9 @@ class Server:
         self.properties = folder / "server.properties"
         self.properties.write_text(PROPERTIES.format(port=self.port, controller=free_port(), data=folder / "data"))
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
     def start(self) -> float:
         begin = time.perf_counter()

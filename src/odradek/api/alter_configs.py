@@ -7,7 +7,7 @@ Replaces all keys of a resource; what is not named goes back to its default. The
 controller decides about the rest.
 """
 
-from odradek.api.config_resources import Alteration, refusals
+from odradek.api.config_resources import Alteration, alter
 from odradek.api.context import Context
 from odradek.api.refusal import decide
 from odradek.core.config.alteration import Change, Operation
@@ -20,24 +20,19 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
-    resources = [Resource(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
     alterations = [
-        Alteration(resource, [Change(each.name, Operation.SET, each.value) for each in wanted.configs], replaces=True)
-        for resource, wanted in zip(resources, request.resources, strict=True)
-    ]
-    refused = refusals(alterations, ctx)
-    rest = [wanted for resource, wanted in zip(resources, request.resources, strict=True) if resource not in refused]
-    answers: dict[Resource, Answer] = {
-        resource: Answer(
-            error_code=refusal.code,
-            error_message=refusal.message,
-            resource_type=resource.type,
-            resource_name=resource.name,
+        Alteration(
+            Resource(wanted.resource_type, wanted.resource_name),
+            [Change(each.name, Operation.SET, each.value) for each in wanted.configs],
+            replaces=True,
         )
-        for resource, refusal in refused.items()
-    }
-    if rest:
+        for wanted in request.resources
+    ]
+
+    async def ask(numbers: list[int]) -> list[Answer]:
+        rest = [request.resources[number] for number in numbers]
         asked = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         decided = await decide(asked, ctx, lambda controller: alter_configs(controller.image, asked, ctx.node.config))
-        answers |= {Resource(answer.resource_type, answer.resource_name): answer for answer in decided.responses}
-    return AlterConfigsResponse(responses=[answers[resource] for resource in resources])
+        return decided.responses
+
+    return AlterConfigsResponse(responses=await alter(alterations, ctx, Answer, ask))

@@ -1,11 +1,12 @@
-"""What both requests that alter configurations check at the broker that takes them, before the controller hears of it.
+"""What both requests that alter configurations have in common: the broker that takes them checks what it can judge, and the
+controller hears of the rest.
 
 A broker's own configuration can be judged by that broker alone, so that such a change has to be sent to it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from odradek.api.context import Context
 from odradek.core.config.alteration import Change, altered, check_broker, check_changes, merged
@@ -14,6 +15,11 @@ from odradek.core.config.table import broker_keys
 from odradek.core.controller.configs import ALTERABLE, Resource
 from odradek.core.metadata.image import BROKER_RESOURCE
 from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.messages import AlterConfigsResponse, IncrementalAlterConfigsResponse
+
+Answer = TypeVar(
+    "Answer", AlterConfigsResponse.AlterConfigsResourceResponse, IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+)
 
 
 class Alteration(NamedTuple):
@@ -59,3 +65,23 @@ def check_node(name: str, ctx: Context) -> None:
     own = str(ctx.node.node_id)
     if name != own:
         raise Refused(ErrorCode.INVALID_REQUEST, f"this is the broker {own}; what concerns {name!r} has to be asked there")
+
+
+async def alter(
+    alterations: Sequence[Alteration], ctx: Context, answer: type[Answer], ask: Callable[[list[int]], Awaitable[list[Answer]]]
+) -> list[Answer]:
+    """An answer for each alteration: the broker's own refusals, and for the rest, by their numbers, what the controller says."""
+    refused = refusals(alterations, ctx)
+    answers: dict[Resource, Answer] = {
+        resource: answer(
+            error_code=refusal.code,
+            error_message=refusal.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, refusal in refused.items()
+    }
+    rest = [number for number, alteration in enumerate(alterations) if alteration.resource not in refused]
+    if rest:
+        answers |= {Resource(given.resource_type, given.resource_name): given for given in await ask(rest)}
+    return [answers[alteration.resource] for alteration in alterations]

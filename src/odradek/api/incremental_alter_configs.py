@@ -5,7 +5,7 @@ v1  flexible encoding
 Changes single keys. The broker checks what concerns itself, the controller decides about the rest; each resource is answered for.
 """
 
-from odradek.api.config_resources import Alteration, refusals
+from odradek.api.config_resources import Alteration, alter
 from odradek.api.context import Context
 from odradek.api.refusal import decide
 from odradek.core.config.alteration import Change
@@ -18,24 +18,19 @@ Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(request: IncrementalAlterConfigsRequest, ctx: Context) -> IncrementalAlterConfigsResponse:
-    resources = [Resource(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
     alterations = [
-        Alteration(resource, [Change(each.name, each.config_operation, each.value) for each in wanted.configs], replaces=False)
-        for resource, wanted in zip(resources, request.resources, strict=True)
-    ]
-    refused = refusals(alterations, ctx)
-    rest = [wanted for resource, wanted in zip(resources, request.resources, strict=True) if resource not in refused]
-    answers: dict[Resource, Answer] = {
-        resource: Answer(
-            error_code=refusal.code,
-            error_message=refusal.message,
-            resource_type=resource.type,
-            resource_name=resource.name,
+        Alteration(
+            Resource(wanted.resource_type, wanted.resource_name),
+            [Change(each.name, each.config_operation, each.value) for each in wanted.configs],
+            replaces=False,
         )
-        for resource, refusal in refused.items()
-    }
-    if rest:
+        for wanted in request.resources
+    ]
+
+    async def ask(numbers: list[int]) -> list[Answer]:
+        rest = [request.resources[number] for number in numbers]
         asked = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
         decided = await decide(asked, ctx, lambda controller: incremental_alter_configs(controller.image, asked, ctx.node.config))
-        answers |= {Resource(answer.resource_type, answer.resource_name): answer for answer in decided.responses}
-    return IncrementalAlterConfigsResponse(responses=[answers[resource] for resource in resources])
+        return decided.responses
+
+    return IncrementalAlterConfigsResponse(responses=await alter(alterations, ctx, Answer, ask))
