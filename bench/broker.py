@@ -1,6 +1,6 @@
-"""A node beside Apache Kafka 4.3.1: the same work from the same load program, one after the other, several rounds.
+"""A node beside Apache Kafka 4.3.1: the same work from the same load program, in short turns, so that both have the same machine.
 
-python bench/broker.py [--only NAME] [--rounds 3] [--seconds 3] [--folder PATH] [--ours]
+python bench/broker.py [--only NAME] [--rounds 5] [--seconds 2] [--folder PATH] [--ours]
 
 The load program sends prepared bytes and counts bytes back, so that it costs little beside the broker. CPU is the broker's. A
 ratio is ours to Kafka's, of the medians of the rounds. --ours measures our node alone.
@@ -8,10 +8,8 @@ ratio is ours to Kafka's, of the medians of the rounds. --ours measures our node
 
 import argparse
 import select
-import shutil
 import socket
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +22,8 @@ from odradek.wire.frames import encode_request
 from odradek.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     FetchRequest,
     FetchResponse,
     MetadataRequest,
@@ -141,15 +141,23 @@ def pump(port: int, frame: bytes, answer_bytes: int, seconds: float, in_flight: 
     return done, elapsed
 
 
+def delete(port: int, topics: list[str]) -> None:
+    with Client(port) as client:
+        answer = client.ask(DeleteTopicsRequest(topic_names=topics, timeout_ms=60_000), 5, DeleteTopicsResponse)
+        assert isinstance(answer, DeleteTopicsResponse)
+        assert all(topic.error_code == 0 for topic in answer.responses), answer
+
+
 def produce(server: Server, batch_bytes: int, in_flight: int, seconds: float) -> Figure:
     topic = f"produce-{batch_bytes}"
-    create(server.port, {topic: 4}, {"max.message.bytes": "4000000", "retention.bytes": "2000000000"})
+    create(server.port, {topic: 1}, {"max.message.bytes": "4000000", "file.delete.delay.ms": "0"})
     frame = produce_frame(topic, 0, batch_bytes)
     size = produced(server.port, frame)
     pump(server.port, frame, size, max(seconds / 2, 1), in_flight, 1)
     cpu = server.cpu_seconds()
     done, elapsed = pump(server.port, frame, size, seconds, in_flight, 1)
     cpu = server.cpu_seconds() - cpu
+    delete(server.port, [topic])
     if batch_bytes == 1:
         return Figure("produce, 1 record of 100 B", done / elapsed, "requests/s", cpu / done * 1e6, "us CPU each")
     name = f"produce, batches of {batch_bytes // 1000} kB"
@@ -232,6 +240,7 @@ def latency(server: Server, seconds: float) -> list[Figure]:
     producer.socket.close()
     consumer.socket.close()
     poll.close()
+    delete(server.port, [topic])
     return figures
 
 
@@ -262,6 +271,7 @@ def partitions(server: Server) -> list[Figure]:
     cpu, begin = server.cpu_seconds(), time.perf_counter()
     time.sleep(5)
     idle = (server.cpu_seconds() - cpu) / (time.perf_counter() - begin) * 100
+    delete(server.port, list(topics))
     return [
         Figure("1,000 partitions created and written to", created, "s", more_is_better=False),
         Figure("idle with 1,000 partitions", idle, "% of a core", more_is_better=False),
@@ -279,53 +289,69 @@ WORKS: dict[str, Callable[[Server, float], Figure | list[Figure]]] = {
 }
 
 
-def measure(kind: type[Server], folder: Path, works: list[str], seconds: float) -> list[Figure]:
-    server = kind(folder)
-    figures = [Figure("start to the first answer", server.start(), "s", more_is_better=False)]
-    try:
+Rounds = dict[str, list[Figure]]  # by server
+
+
+def start(servers: list[Server]) -> list[Rounds]:
+    begun: Rounds = {}
+    memory: Rounds = {}
+    for server in servers:
+        begun[server.name] = [Figure("start to the first answer", server.start(), "s", more_is_better=False)]
         time.sleep(1)
-        figures.append(Figure("memory, idle", server.memory_bytes() / MB, "MB", more_is_better=False))
-        for work in works:
+        memory[server.name] = [Figure("memory, idle", server.memory_bytes() / MB, "MB", more_is_better=False)]
+    return [begun, memory]
+
+
+def measure(servers: list[Server], work: str, rounds: int, seconds: float) -> list[Rounds]:
+    """The figures of one kind of work; the servers take turns. The first round warms up when there are several."""
+    rows: list[Rounds] = []
+    for number in range(rounds):
+        for server in servers:
             found = WORKS[work](server, seconds)
-            figures += found if isinstance(found, list) else [found]
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
-    return figures
+            for row, figure in enumerate(found if isinstance(found, list) else [found]):
+                if row == len(rows):
+                    rows.append({each.name: [] for each in servers})
+                if number or rounds == 1:
+                    rows[row][server.name].append(figure)
+    return rows
 
 
-def show(rounds: dict[str, list[list[Figure]]]) -> None:
-    ours, kafka = rounds["odradek"], rounds.get("kafka")
-    for row, figure in enumerate(ours[0]):
-        mine = statistics.median(figures[row].value for figures in ours)
-        line = f"{figure.name:46} {mine:10.3g} {figure.unit}"
+def show(row: Rounds) -> None:
+    ours, kafka = row["odradek"], row.get("kafka")
+    figure = ours[0]
+    mine = statistics.median(each.value for each in ours)
+    line = f"{figure.name:46} {mine:10.3g} {figure.unit}"
+    if figure.cpu is not None:
+        line += f" {statistics.median(each.cpu or 0 for each in ours):8.3g} {figure.cpu_unit}"
+    if kafka:
+        theirs = statistics.median(each.value for each in kafka)
+        line += f"  | kafka {theirs:10.3g}  ratio {mine / theirs if theirs else 0:.2f}"
         if figure.cpu is not None:
-            line += f" {statistics.median(figures[row].cpu or 0 for figures in ours):8.3g} {figure.cpu_unit}"
-        if kafka:
-            theirs = statistics.median(figures[row].value for figures in kafka)
-            line += f"  | kafka {theirs:10.3g}  ratio {mine / theirs if theirs else 0:.2f}"
-            if figure.cpu is not None:
-                line += f", CPU {statistics.median(figures[row].cpu or 0 for figures in kafka):.3g}"
-        print(line, flush=True)
+            line += f", CPU {statistics.median(each.cpu or 0 for each in kafka):.3g}"
+    print(line, flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", action="append", choices=[*WORKS, "none"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--ours", action="store_true")
     given = parser.parse_args()
-    works = [work for work in given.only or WORKS if work != "none"]
     kinds: list[type[Server]] = [Odradek] if given.ours else [Odradek, Kafka]
-    rounds: dict[str, list[list[Figure]]] = {kind.name: [] for kind in kinds}
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        for number in range(given.rounds):
-            for kind in kinds:
-                rounds[kind.name].append(measure(kind, Path(folder) / f"{kind.name}-{number}", works, given.seconds))
-                print(f"round {number + 1} of {kind.name} done", file=sys.stderr, flush=True)
-    show(rounds)
+        servers = [kind(Path(folder) / kind.name) for kind in kinds]
+        try:
+            for row in start(servers):
+                show(row)
+            for work in given.only or WORKS:
+                if work != "none":
+                    for row in measure(servers, work, given.rounds, given.seconds):
+                        show(row)
+        finally:
+            for server in servers:
+                server.stop()
 
 
 if __name__ == "__main__":

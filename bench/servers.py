@@ -69,7 +69,8 @@ class Server(ABC):
                 time.sleep(0.01)
 
     def stop(self) -> None:
-        assert self.process is not None
+        if self.process is None:
+            return
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(START_SECONDS_MAX)
 

@@ -222,8 +222,14 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         self.disk.check()
-        if self.disk.is_hasty and get_ident() == self.disk.thread and not self.is_warm(position, length):
-            raise Cold(partial(self.warm, position, length))
+        if self.disk.is_hasty and get_ident() == self.disk.thread:
+            found = self.read_now(position, max(min(length, self.size - position), 0))
+            if found is None:
+                raise Cold(partial(self.warm, position, length))
+            return bytes(found)
+        return self._read(position, length)
+
+    def _read(self, position: int, length: int) -> bytes:
         try:
             data = os.pread(self.fd, length, position)
             while 0 < len(data) < length:  # a signal, or more than the kernel gives at once
@@ -245,7 +251,7 @@ class RealFile:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
                 raise self.disk.fail(error) from error
-            return self.read(position, length)
+            return self._read(position, length)
 
     def is_warm(self, position: int, length: int) -> bool:
         """Asks for the first and the last byte: what was read or written together is in memory together."""
