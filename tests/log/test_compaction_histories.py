@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odradek.log.compaction import compact
@@ -73,8 +73,20 @@ def table(rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> dict[bytes 
     return {key: value for key, value in last.items() if value is not None}
 
 
+FIRST_PASS_BEGINS_WITH_A_MARKER = [
+    ("plain", [(b"b", b"1")]),
+    ("transactional", 8, [(b"a", None)]),
+    ("roll",),
+    ("end", 8, False),
+    ("transactional", 8, [(b"b", None)]),
+    ("compact", 0),
+    ("end", 8, True),
+]
+
+
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=40))
+@example(FIRST_PASS_BEGINS_WITH_A_MARKER)
 def test_a_table_built_from_the_log_is_the_same_before_and_after(story: list[tuple[object, ...]]) -> None:
     played = History()
     for step in story:

@@ -83,11 +83,14 @@ class Transactions:
         self.open_committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []  # those that the new segment's index has to know
 
-    def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of data belongs to an aborted transaction."""
+    def _begin_until(self, header: BatchHeader) -> None:
         while self.aborted and self.aborted[-1].first_offset <= header.last_offset:
             transaction = self.aborted.pop()
             self.open_aborted.setdefault(transaction.producer_id, (transaction, False))
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch of data belongs to an aborted transaction."""
+        self._begin_until(header)
         if not header.is_transactional:
             return False
         found = self.open_aborted.get(header.producer_id)
@@ -99,6 +102,7 @@ class Transactions:
 
     def is_needless(self, header: BatchHeader, batch: memoryview) -> bool:
         """Whether a control batch ends a transaction of which no data is left."""
+        self._begin_until(header)  # its data may stand before the pass began, or be gone
         marker = next(records(batch, 0, header), None)
         if marker is None:
             return True
