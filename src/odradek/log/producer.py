@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MASK, BatchHeader
+from odradek.wire.checksum import crc32c
 
 BATCHES_MAX = 5
 NO_OFFSET = -1

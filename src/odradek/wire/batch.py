@@ -17,8 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from odradek.wire.checksum import crc32c
 from odradek.wire.compression import CODECS, Codec, compress
 from odradek.wire.errors import ErrorCode, ProtocolError
 from odradek.wire.varint import Buffer

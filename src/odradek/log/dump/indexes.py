@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from itertools import islice
 from struct import Struct
 
-from crc32c import crc32c
-
 from odradek.log.disk import File
 from odradek.log.dump.damage import Damaged
 from odradek.log.dump.rows import Aborted, IndexEntry, Producer, Row, TimeIndexEntry, Zeros
@@ -19,6 +17,7 @@ from odradek.log.producer import COUNT, ENTRY, HEAD, SNAPSHOT_VERSION
 from odradek.log.transaction_index import ENTRY as ABORTED
 from odradek.log.transaction_index import AbortedTransaction, fault_of
 from odradek.wire.batch import SEQUENCE_MASK
+from odradek.wire.checksum import crc32c
 
 CHUNK_ENTRIES = 8192
 
