@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.servers import Client, Kafka, Odradek, Server
+from bench.servers import Client, Kafka, Odradek, Server, touch_memory
 from odradek.wire.frames import encode_request
 from odradek.wire.messages import (
     CreateTopicsRequest,
@@ -36,6 +36,7 @@ from odradek.wire.records import Record, build
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 RECORD_BYTES = 100
+PAGES_BYTES_PER_SECOND = 800_000_000  # what the page cache takes up at most while a broker writes
 MB = 1_000_000
 
 
@@ -153,7 +154,8 @@ def produce(server: Server, batch_bytes: int, in_flight: int, seconds: float) ->
     create(server.port, {topic: 1}, {"max.message.bytes": "4000000", "file.delete.delay.ms": "0"})
     frame = produce_frame(topic, 0, batch_bytes)
     size = produced(server.port, frame)
-    pump(server.port, frame, size, max(seconds / 2, 1), in_flight, 1)
+    pump(server.port, frame, size, seconds / 2, in_flight, 1)
+    touch_memory(int(seconds * PAGES_BYTES_PER_SECOND))
     cpu = server.cpu_seconds()
     done, elapsed = pump(server.port, frame, size, seconds, in_flight, 1)
     cpu = server.cpu_seconds() - cpu

@@ -1,5 +1,6 @@
 """The two that are measured side by side: a node of ours, and Apache Kafka 4.3.1 with a heap of 1 GB."""
 
+import mmap
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
+from odradek.core.config.single_node import file_text, listening, single_node
 from odradek.wire.frames import decode_response, encode_request
 from odradek.wire.message import Message
 from odradek.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -17,24 +19,20 @@ from tests.kafka.broker import CLUSTER_ID, free_port
 from tools.kafka_jars import class_path
 
 START_SECONDS_MAX = 60
+HUGE_PAGE_BYTES = 2 * 1024 * 1024
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as users have it
 
-PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-log.dirs={data}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-"""
+
+def touch_memory(size: int) -> None:
+    """Has the machine own so much free memory. A virtual one that gives its free pages back to the host pays four seconds for
+    each GB that it takes again: whatever a broker writes would cost that, and nothing else could be seen."""
+    size = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for position in range(0, size, mmap.PAGESIZE):
+            memory[position] = 1
 
 
 class Server(ABC):
@@ -48,7 +46,7 @@ class Server(ABC):
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         self.properties = folder / "server.properties"
-        self.properties.write_text(PROPERTIES.format(port=self.port, controller=free_port(), data=folder / "data"))
+        self.properties.write_text(file_text(single_node(str(folder / "data"), listening("127.0.0.1", self.port, ""))))
 
     @abstractmethod
     def command(self) -> list[str]:

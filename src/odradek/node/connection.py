@@ -18,6 +18,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,7 @@ class Connection:
         "socket",
         "software",
         "waiting",
+        "was_large",
     )
 
     def __init__(self, network: "Listener", connected: socket.socket, client_host: str, peer: str) -> None:
@@ -100,6 +102,7 @@ class Connection:
         self.large: bytearray | None = None  # a frame larger than the shared buffer
         self.large_filled = 0
         self.large_bytes_seen = 0
+        self.was_large = False  # the last frame: the next one may well be, and need not pass through the shared buffer
         self.waiting: deque[Context] = deque()
         self.answers_bytes = 0
         self.out: deque[Piece] = deque()
@@ -151,19 +154,24 @@ class Connection:
             view[:have] = self.held
             self.held = b""
         for _ in range(RECEIVES_MAX):
+            room = SIZE.size if self.was_large else INBOX_BYTES
+            self.was_large = False
             try:
-                count = self.socket.recv_into(view[have:])
+                count = self.socket.recv_into(view[have:room])
             except (BlockingIOError, InterruptedError):
                 break
             if count == 0:
                 self.close("closed by the client", expected=True)
                 return
-            is_drained = have + count < INBOX_BYTES
+            is_drained = have + count < room
             have = self._take(view, have + count)
             if is_drained or self.is_closed or self.is_stopped or self.large is not None:
                 break
         self.active_s = self.loop.time()
         self._keep(view, have)
+        if self.large is not None:
+            with suppress(BlockingIOError, InterruptedError):
+                self._receive_large(self.large)
 
     def _keep(self, view: memoryview, have: int) -> None:
         if have and not self.is_closed and self.large is None:
@@ -239,6 +247,7 @@ class Connection:
         if self.large_filled == size:
             self.large = None
             self.large_bytes_seen = max(size, self.large_bytes_seen)
+            self.was_large = True
             with memoryview(buffer) as view:
                 self._dispatch(view[SIZE.size : size])
             self.network.give_buffer(buffer)

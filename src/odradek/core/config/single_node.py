@@ -69,6 +69,8 @@ def single_node(folder: str, where: Mapping[str, str]) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "socket.receive.buffer.bytes": "-1",  # the system knows better than 100 kB
+        "socket.send.buffer.bytes": "-1",
     }
 
 
