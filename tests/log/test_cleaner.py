@@ -6,6 +6,7 @@ import pytest
 
 from odradek.log.checkpoint import CLEANER_OFFSETS, read_offsets
 from odradek.log.compaction import Outcome, compact
+from odradek.log.disk import DiskFull
 from odradek.log.log import Origin
 from odradek.log.names import TopicPartition
 from tests.log.compacting import HOUR_MS, PARTITION, Compacted
@@ -280,6 +281,25 @@ def test_a_log_that_fails_is_set_aside_with_the_reason_until_a_person_says_so() 
     of.cleaner.retry(PARTITION)
     assert of.cleaner.set_aside == {}
     assert next_end(of) == 13
+
+
+def test_without_room_nothing_is_left_behind_and_it_is_done_later() -> None:
+    disk = SimDisk()
+    of = Compacted(disk)
+    write(of, 3)
+    of.settle()
+    before = disk.names(of.log.folder)
+    for room in (0, SIZE - 1, SIZE):  # for nothing, for a part of the segment, for one without its indexes
+        chosen = of.cleaner.next_job(of.now_ms)
+        assert chosen is not None
+        disk.room = room
+        with pytest.raises(DiskFull):
+            compact(disk, chosen[1])
+        assert (disk.names(of.log.folder), disk.room) == (before, room)
+        of.cleaner.postpone(chosen[0])
+    disk.room = None
+    of.compact()
+    assert len(of.rows()) == 1
 
 
 def test_the_others_go_on() -> None:

@@ -3,7 +3,8 @@
 A log is worth it when enough of it is dirty (`min.cleanable.dirty.ratio`), or when something in it has waited for longer than
 `max.compaction.lag.ms`. What is younger than `min.compaction.lag.ms`, not yet stable, or still being written is left alone.
 
-The compaction itself runs elsewhere: `next_job` says what is to be done, `finish` and `fail` take what came of it.
+The compaction itself runs elsewhere: `next_job` says what is to be done; `finish`, `fail` and `postpone` take what came of
+it.
 
 Invariants
  1. One job at a time for a log. Where its segments went meanwhile (retention, truncation), its result is thrown away.
@@ -152,6 +153,10 @@ class Cleaner:
         """The log cannot be cleaned: it is damaged, or the disk is."""
         self.running.pop(partition)
         self.set_aside[partition] = reason
+
+    def postpone(self, partition: TopicPartition) -> None:
+        """There was no room for the result; the log is as it was."""
+        self.running.pop(partition)
 
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""

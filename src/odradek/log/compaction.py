@@ -25,7 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk
+from odradek.log.disk import Disk, DiskFull
 from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.segment import Segment
@@ -156,16 +156,27 @@ class KeyMap:
 
 
 def compact(disk: Disk, job: Job, throttle: OnBytes = lambda _: None) -> Outcome:
-    """Writes the compacted segments, synced and named .cleaned. ProtocolError when a segment is damaged."""
+    """Writes the compacted segments, synced and named .cleaned. ProtocolError when a segment is damaged; DiskFull when there is
+    no room for them, and then none is left."""
     segments = [Segment(disk, job.folder, base, job.config, size=size) for base, size in job.segments]
     keys = map_keys(job, segments, throttle)
     outcome = Outcome(groups=[], end_offset=keys.latest_offset + 1)
     transactions = Transactions(job.aborted)
     below_end = [segment for segment in segments if segment.base_offset < outcome.end_offset]
-    for group in grouped(below_end, job):
-        size = Copy(disk, job, keys, transactions, outcome, throttle).run(group)
-        outcome.groups.append(([segment.base_offset for segment in group], size))
+    try:
+        for group in grouped(below_end, job):
+            size = Copy(disk, job, keys, transactions, outcome, throttle).run(group)
+            outcome.groups.append(([segment.base_offset for segment in group], size))
+    except DiskFull:
+        for segment in segments:
+            new_segment(disk, job, segment.base_offset).remove()
+        raise
     return outcome
+
+
+def new_segment(disk: Disk, job: Job, base_offset: int) -> Segment:
+    """The segment that a compaction writes, or has written."""
+    return Segment(disk, job.folder, base_offset, job.config, size=0, state=FileState.CLEANED)
 
 
 def map_keys(job: Job, segments: list[Segment], throttle: OnBytes) -> KeyMap:
@@ -228,7 +239,7 @@ class Copy:
     def run(self, group: list[Segment]) -> int:
         """Writes the new segment; gives its size."""
         base_offset, config = group[0].base_offset, self.job.config
-        Segment(self.disk, self.job.folder, base_offset, config, size=0, state=FileState.CLEANED).remove()
+        new_segment(self.disk, self.job, base_offset).remove()
         cleaned = Segment(self.disk, self.job.folder, base_offset, config, state=FileState.CLEANED)
         self.transactions.kept = []
         for segment in group:

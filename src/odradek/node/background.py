@@ -4,7 +4,7 @@ What changes in memory happens on the loop, in short steps; what waits for the d
 a process of its own, which is there only while there is something to compact.
 
 Invariants
- 1. One compaction at a time for a folder. One that fails sets its log aside, with one line that says why.
+ 1. One compaction at a time for a folder. One that fails sets its log aside, with one line that says why; for room it waits.
  2. A failure here is logged and tried again with the next interval; it never reaches a client.
 """
 
@@ -157,6 +157,10 @@ class Background:
                 try:
                     run = self.partitions.loop.run_in_executor(process, compact_elsewhere, job, bytes_per_second)
                     outcome = await run
+                except DiskFull as full:
+                    cleaner.postpone(partition)
+                    logger.error("%s: compaction has to wait until there is room: %s", folder.path, full)
+                    return
                 except (OSError, ProtocolError, BrokenProcessPool) as error:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
