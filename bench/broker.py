@@ -166,7 +166,8 @@ def produce(server: Server, batch_bytes: int, in_flight: int, seconds: float) ->
     return Figure(name, done * len(frame) / elapsed / MB, "MB/s", cpu / (done * len(frame)) * 1e9, "CPU-s/GB")
 
 
-def fetch(server: Server, bytes_max: int, seconds: float) -> Figure:
+def fetch(server: Server, bytes_max: int, consumers: int, seconds: float) -> Figure:
+    """Each consumer asks for the next answer when it has the last."""
     topic = "fetch"
     with Client(server.port) as client:
         if not is_known(client, topic):
@@ -175,20 +176,15 @@ def fetch(server: Server, bytes_max: int, seconds: float) -> Figure:
             size = produced(server.port, frame)
             pump(server.port, frame, size, 4, 8, 1)
         frame = fetch_frame(topic, 0, bytes_max)
-        cpu = begin = 0.0
-        done = 0
-        for part in (max(seconds / 3, 1), seconds):  # the first is to warm up
-            done, cpu, begin = 0, server.cpu_seconds(), time.perf_counter()
-            sink = bytearray(1 << 20)
-            while time.perf_counter() - begin < part:
-                client.socket.sendall(frame)
-                left = size = int.from_bytes(client.receive(4), "big")
-                while left:
-                    left -= client.socket.recv_into(sink, min(left, len(sink)))
-                done += size
-                assert size > bytes_max * 0.9, f"an answer of {size} bytes"
-        elapsed, cpu = time.perf_counter() - begin, server.cpu_seconds() - cpu
-    return Figure(f"fetch, answers of {bytes_max // 1000} kB", done / elapsed / MB, "MB/s", cpu / done * 1e9, "CPU-s/GB")
+        client.socket.sendall(frame)
+        size = 4 + len(client.frame())
+        assert size > bytes_max * 0.9, f"an answer of {size} bytes"
+    pump(server.port, frame, size, seconds / 3, 1, consumers)
+    cpu = server.cpu_seconds()
+    done, elapsed = pump(server.port, frame, size, seconds, 1, consumers)
+    cpu = server.cpu_seconds() - cpu
+    name = f"fetch, answers of {bytes_max // 1000} kB, {consumers} consumer{'s' * (consumers > 1)}"
+    return Figure(name, done * size / elapsed / MB, "MB/s", cpu / (done * size) * 1e9, "CPU-s/GB")
 
 
 def is_known(client: Client, topic: str) -> bool:
@@ -284,8 +280,8 @@ WORKS: dict[str, Callable[[Server, float], Figure | list[Figure]]] = {
     "produce-1": lambda server, seconds: produce(server, 1, 32, seconds),
     "produce-16k": lambda server, seconds: produce(server, 16_000, 8, seconds),
     "produce-1m": lambda server, seconds: produce(server, 1_000_000, 2, seconds),
-    "fetch-64k": lambda server, seconds: fetch(server, 64_000, seconds),
-    "fetch-8m": lambda server, seconds: fetch(server, 8_000_000, seconds),
+    "fetch-64k": lambda server, seconds: fetch(server, 64_000, 4, seconds),
+    "fetch-8m": lambda server, seconds: fetch(server, 8_000_000, 1, seconds),
     "latency": latency,
     "partitions": lambda server, _: partitions(server),
 }
