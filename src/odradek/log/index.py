@@ -127,33 +127,37 @@ class Index:
 
 
 class OffsetIndex(Index):
-    """From offsets to positions in the segment. What readers ask for most: the offsets are kept where a look-up is quick."""
+    """From offsets to positions in the segment. What readers ask for most: its columns are kept where a look-up is quick."""
 
     ENTRY = Struct(">ii")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int, *, new: bool = False) -> None:
         super().__init__(disk, path, base_offset, bytes_max, new=new)
-        self._offsets: tuple[Buffer | None, array[int]] = None, array("i")  # of which data
+        self._columns: tuple[Buffer | None, array[int], array[int]] = None, array("i"), array("i")  # of which data
+
+    def columns(self) -> tuple[Buffer | None, "array[int]", "array[int]"]:
+        """What it was made of, the offsets, and the positions."""
+        data = self.data
+        if self._columns[0] is not data:
+            entries = array("i", bytes(data))
+            if sys.byteorder == "little":
+                entries.byteswap()
+            self._columns = data, entries[::2], entries[1::2]
+        return self._columns
 
     def floor(self, key: int) -> int:
-        data, (known, offsets) = self.data, self._offsets
-        if known is not data:
-            columns = array("i", bytes(data))
-            if sys.byteorder == "little":
-                columns.byteswap()
-            offsets = columns[::2]
-            self._offsets = data, offsets
-        return bisect_right(offsets, key) - 1
+        return bisect_right(self.columns()[1], key) - 1
 
     def add(self, first: int, second: int) -> None:
         super().add(first, second)
-        if self._offsets[0] is self._data:
-            self._offsets[1].append(first)
+        if self._columns[0] is self._data:
+            self._columns[1].append(first)
+            self._columns[2].append(second)
 
     def rest(self) -> None:
         super().rest()
         if self._data is None:
-            self._offsets = None, array("i")
+            self._columns = None, array("i"), array("i")
 
     @property
     def is_full(self) -> bool:
@@ -164,12 +168,13 @@ class OffsetIndex(Index):
 
     def position_before(self, offset: int) -> int:
         """A position at or before the batch that holds an offset."""
-        number = self.floor(offset - self.base_offset)
-        return self.entry(number)[1] if number >= 0 else 0
+        _, offsets, positions = self.columns()
+        number = bisect_right(offsets, offset - self.base_offset)
+        return positions[number - 1] if number else 0
 
     def entry_before(self, position: int) -> int:
         """The number of the last entry with a lower position, -1 when there is none."""
-        return bisect_left(range(len(self)), position, key=lambda number: self.entry(number)[1]) - 1
+        return bisect_left(self.columns()[2], position) - 1
 
     def position_at_or_after(self, position: int) -> int | None:
         """The position of the first batch known at or past a position."""

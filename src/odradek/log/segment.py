@@ -21,7 +21,8 @@ from odradek.wire.batch import HEADER_SIZE, NO_TIMESTAMP, OVERHEAD, BatchHeader,
 from odradek.wire.errors import ProtocolError
 from odradek.wire.varint import Buffer
 
-HEADER_READ_BYTES = 16 * 1024  # one read brings the headers of several small batches
+HEADER_READ_BYTES = 16 * 1024  # one read brings the headers of several small batches,
+SMALL_BATCH_BYTES = 1024  # which these are; of a larger one only the header is read: more would only push other things out
 SCAN_READ_BYTES = 1024 * 1024
 BOUNDARIES_MAX = 256
 SEGMENT_FILES = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
@@ -49,7 +50,7 @@ class Slice:
 
     def __init__(self, ranges: list[FileRange]) -> None:
         self.ranges = ranges
-        self.size = sum(part.size for part in ranges)
+        self.size = ranges[0].size if len(ranges) == 1 else sum([part.size for part in ranges])
 
     def __len__(self) -> int:
         return self.size
@@ -120,15 +121,16 @@ class Segment:
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of all batches from a position on. CorruptSegment where the chain breaks."""
         end = self.size if end is None else end
-        chunk, chunk_start = b"", position
+        chunk, chunk_start, read_bytes = b"", position, HEADER_SIZE
         while position < end:
             at = position - chunk_start
             if at + HEADER_SIZE > len(chunk):
-                chunk = self.file.read(position, min(HEADER_READ_BYTES, self.size - position))
+                chunk = self.file.read(position, min(read_bytes, self.size - position))
                 chunk_start, at = position, 0
             header = self._header(chunk, at, position)
             yield position, header
             position += header.size
+            read_bytes = HEADER_READ_BYTES if header.size <= SMALL_BATCH_BYTES else HEADER_SIZE
 
     def _header(self, chunk: Buffer, at: int, position: int) -> BatchHeader:
         try:
@@ -191,9 +193,9 @@ class Segment:
 
     def _first_ending_at(self, offset: int, start: int, *, indexed: bool = False) -> tuple[int, BatchHeader] | None:
         for position, header in self.batches(start):
-            if indexed and header.base_offset > offset:
-                raise CorruptIndex(f"{self.index.path} points past offset {offset}")
-            if header.last_offset >= offset:
+            if header[0] + header[6] >= offset:
+                if indexed and header[0] > offset:
+                    raise CorruptIndex(f"{self.index.path} points past offset {offset}")
                 return position, header
             indexed = False
         return None

@@ -41,7 +41,7 @@ ANSWERS_WAITING_MAX = 100
 ANSWERS_BYTES_MAX = 1024 * 1024
 FLUSH_BYTES_MIN = ANSWERS_BYTES_MAX // FRAMES_MAX  # an answer of so many is sent before the next request is looked at
 PIECES_MAX = 256  # of one sendmsg
-SENDFILE_BYTES_MIN = 96 * 1024  # less is cheaper read and sent
+SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
 SENDFILE_BYTES_MAX = 4 * 1024 * 1024  # in one call, so that others have their turn
 
 SIZE = Struct(">i")
