@@ -280,8 +280,10 @@ WORKS: dict[str, Callable[[Server, float], Figure | list[Figure]]] = {
     "produce-1": lambda server, seconds: produce(server, 1, 32, seconds),
     "produce-16k": lambda server, seconds: produce(server, 16_000, 8, seconds),
     "produce-1m": lambda server, seconds: produce(server, 1_000_000, 2, seconds),
-    "fetch-64k": lambda server, seconds: fetch(server, 64_000, 4, seconds),
+    "fetch-64k": lambda server, seconds: fetch(server, 64_000, 1, seconds),
+    "fetch-64k-4": lambda server, seconds: fetch(server, 64_000, 4, seconds),
     "fetch-8m": lambda server, seconds: fetch(server, 8_000_000, 1, seconds),
+    "fetch-8m-4": lambda server, seconds: fetch(server, 8_000_000, 4, seconds),
     "latency": latency,
     "partitions": lambda server, _: partitions(server),
 }
