@@ -209,6 +209,42 @@ def test_a_read_of_what_is_not_in_memory_holds_up_nobody_else(tmp_path: Path) ->
     play(tmp_path, "warm", scenario)
 
 
+def test_a_connection_that_a_thread_sends_on_keeps_its_descriptor_until_that_is_done(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        for number in range(100):
+            assert await scene.one.produce("slow", b"%d" % number * 1000) == OK
+        disk = scene.slow.log.disk
+        assert isinstance(disk, SlowDisk)
+        disk.cold.add(scene.slow.log.active.file.path)
+        scene.gate.close()
+        scene.one.send(fetch_request("slow", 0), 12)
+        await until(lambda: scene.gate.waiting == 1)
+        (sending,) = [each for listener in scene.node.listeners for each in listener.connections if each.is_elsewhere]
+        scene.one.writer.close()
+        await until(lambda: sending.is_closed)
+        assert sending.socket.fileno() >= 0  # nobody else can get the number, and with it the bytes
+        await scene.others_go_on()
+        scene.gate.open()
+        await until(lambda: sending.socket.fileno() < 0)
+        await scene.others_go_on()
+
+    play(tmp_path, "warm", scenario)
+
+
+def test_much_is_sent_on_a_thread_and_a_reader_who_stops_holds_up_nobody(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        values = [bytes([number]) * 900_000 for number in range(10)]
+        for value in values:
+            assert await scene.one.produce("slow", value) == OK
+        scene.two.send(fetch_request("slow", 0), 12)  # and does not read the answer yet
+        await until(lambda: any(each.is_sending for listener in scene.node.listeners for each in listener.connections))
+        await scene.others_go_on()
+        assert await scene.two.fetched() == values
+        assert not any(each.is_elsewhere for listener in scene.node.listeners for each in listener.connections)
+
+    play(tmp_path, "warm", scenario)
+
+
 def test_a_slow_sync_of_the_metadata_delays_changes_of_it_alone(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         scene.gate.close()

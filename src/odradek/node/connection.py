@@ -10,15 +10,18 @@ Invariants
     is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more. Who has sent more than
     FRAMES_MAX requests gives others their turn first.
  3. The shared buffer is in use only inside `_readable` and `go_on`, which the loop alone calls.
- 4. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
+ 4. A descriptor is closed only when no thread sends on it.
+ 5. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
 """
 
 import logging
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -32,6 +35,8 @@ from odradek.wire.message import Buffers, Message, Piece
 from odradek.wire.messages import RequestHeader
 
 if TYPE_CHECKING:
+    import asyncio
+
     from odradek.node.listener import Listener
 
 INBOX_BYTES = 256 * 1024
@@ -42,7 +47,9 @@ ANSWERS_BYTES_MAX = 1024 * 1024
 FLUSH_BYTES_MIN = ANSWERS_BYTES_MAX // FRAMES_MAX  # an answer of so many is sent before the next request is looked at
 PIECES_MAX = 256  # of one sendmsg
 SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
-SENDFILE_BYTES_MAX = 4 * 1024 * 1024  # in one call, so that others have their turn
+SENDFILE_BYTES_MAX = 16 * 1024 * 1024  # in one call, so that other connections have the thread too
+READER_WAIT_MS = 5  # that a thread waits for a reader who does not keep up
+SENDFILE_LOOP_BYTES_MAX = 512 * 1024  # on the loop, so that others have their turn; more is sent on a thread
 
 SIZE = Struct(">i")
 FIXED_PART = Struct(">hhi")  # key, version, correlation id
@@ -66,6 +73,7 @@ class Connection:
         "held",
         "is_closed",
         "is_controller",
+        "is_elsewhere",
         "is_reading",
         "is_sending",
         "is_stopped",
@@ -109,6 +117,7 @@ class Connection:
         self.running: Any = None  # the task of a request that those after it wait for
         self.is_reading = False
         self.is_sending = False
+        self.is_elsewhere = False  # a thread sends, and has the descriptor until it is done
         self.is_stopped = False  # frames wait in `held` until there is room
         self.is_closed = False
         self.active_s = self.loop.time()
@@ -455,14 +464,16 @@ class Connection:
         self.out.extendleft(records.ranges[::-1])  # type: ignore[arg-type]
 
     def _send_file(self, part: FileRange) -> bool:
-        """Sends from a file what is in memory; the rest is read in on a thread first. False when that has to be waited for."""
+        """Sends from a file; False when that has to be waited for. A thread sends what is much, or not in memory."""
         size = min(part.size, SENDFILE_BYTES_MAX)
-        if not part.file.is_warm(part.position, size):
-            self.is_sending = True
-            reading = self.loop.run_in_executor(None, part.file.warm, part.position, size)
-            reading.add_done_callback(lambda _: self._flush_later())
+        is_warm = part.file.is_warm(part.position, size)
+        if size > SENDFILE_LOOP_BYTES_MAX or not is_warm:
+            self._wait_for_thread(part, size, is_warm)
             return False
         count = os.sendfile(self.descriptor, part.file.fileno(), part.position, size)
+        return self._sent_of_file(part, count)
+
+    def _sent_of_file(self, part: FileRange, count: int) -> bool:
         if count == 0:
             self.close("a file ended before what was to be sent of it")
             return False
@@ -472,6 +483,36 @@ class Connection:
         part.position += count
         part.size -= count
         return True
+
+    def _wait_for_thread(self, part: FileRange, size: int, is_warm: bool) -> None:
+        if self.is_sending:
+            self.loop.remove_writer(self.descriptor)
+        self.is_sending = self.is_elsewhere = True
+
+        def send() -> int:
+            if not is_warm:
+                part.file.warm(part.position, size)
+            return send_patiently(self.descriptor, part, size)
+
+        self.loop.run_in_executor(None, send).add_done_callback(partial(self._sent_elsewhere, part))
+
+    def _sent_elsewhere(self, part: FileRange, sending: "asyncio.Future[int]") -> None:
+        """Back on the loop. Only now may the descriptor be closed: another connection could have got its number."""
+        self.is_elsewhere = False
+        error = sending.exception()
+        if self.is_closed:
+            self.socket.close()
+        elif isinstance(error, BlockingIOError | InterruptedError):
+            self.loop.add_writer(self.descriptor, self._flush_later)
+        elif isinstance(error, ConnectionError):
+            self.close(f"{error.strerror}", expected=True)
+        elif error is not None:
+            self.close(f"{error.strerror if isinstance(error, OSError) else repr(error)}")
+        elif self._sent_of_file(part, sending.result()):
+            self.is_sending = False
+            self._flush_later()
+            if self.is_stopped and not self.is_sending:
+                self.loop.call_soon(self.go_on)
 
     def _wait_writable(self) -> None:
         if not self.is_sending:
@@ -488,7 +529,11 @@ class Connection:
         self._unwatch()
         if self.is_sending:
             self.loop.remove_writer(self.descriptor)
-        self.socket.close()
+        if self.is_elsewhere:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self.socket.close()
         if self.large is not None:
             self.network.give_buffer(self.large)
             self.network.release(self)
@@ -500,3 +545,23 @@ class Connection:
             if ctx.abandoned is not None:
                 ctx.abandoned()
         self.network.forget(self)
+
+
+def send_patiently(descriptor: int, part: FileRange, size: int) -> int:
+    """Sends from a file, on a thread, as long as the reader keeps up; gives how much. A slow one is waited for on the loop."""
+    file, sent = part.file.fileno(), 0
+    writable = select.poll()
+    writable.register(descriptor, select.POLLOUT)
+    while sent < size:
+        try:
+            count = os.sendfile(descriptor, file, part.position + sent, size - sent)
+        except BlockingIOError:
+            if not writable.poll(READER_WAIT_MS):
+                if sent:
+                    break
+                raise
+            continue
+        if count == 0:
+            break
+        sent += count
+    return sent
