@@ -258,7 +258,7 @@ class Fetch:
     def response(self, answers: list[PartitionAnswer]) -> FetchResponse:
         session = self.session
         if session is None:
-            return FetchResponse(session_id=NO_SESSION, responses=self._by_topic(answers))
+            return FetchResponse(session_id=NO_SESSION, responses=by_topic(self.interests, answers))
         if session.epoch != self.epoch:  # another request of the session came meanwhile
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         news = []
@@ -272,9 +272,6 @@ class Fetch:
                     session.told(interest)
         interests = [interest for interest, _ in news]
         return FetchResponse(session_id=session.id, responses=by_topic(interests, [answer for _, answer in news]))
-
-    def _by_topic(self, answers: list[PartitionAnswer]) -> list[TopicAnswer]:
-        return by_topic(self.interests, answers)
 
 
 def by_topic(interests: list[Interest], answers: list[PartitionAnswer]) -> list[TopicAnswer]:

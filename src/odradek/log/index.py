@@ -168,9 +168,13 @@ class OffsetIndex(Index):
 
     def position_before(self, offset: int) -> int:
         """A position at or before the batch that holds an offset."""
+        return self.positions_around(offset)[0]
+
+    def positions_around(self, offset: int) -> tuple[int, int]:
+        """A position at or before the batch that holds an offset, and one at or behind it; -1 when none is known."""
         _, offsets, positions = self.columns()
         number = bisect_right(offsets, offset - self.base_offset)
-        return positions[number - 1] if number else 0
+        return positions[number - 1] if number else 0, positions[number] if number < len(positions) else -1
 
     def entry_before(self, position: int) -> int:
         """The number of the last entry with a lower position, -1 when there is none."""

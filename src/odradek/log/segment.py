@@ -177,19 +177,29 @@ class Segment:
         if start >= 0:
             return self._first_ending_at(offset, start)
         try:
-            start = self._start_before(offset)
+            start, following = self._positions_around(offset)
+            if following - start > 2 * self.interval_bytes:  # large batches: each has its entry, and this may be the one
+                header = self._indexed_header(following)
+                if header[0] <= offset <= header[0] + header[6]:
+                    return following, header
             return self._first_ending_at(offset, start, indexed=start > 0)
         except (CorruptIndex, CorruptSegment) as error:
             if start == 0 and isinstance(error, CorruptSegment):
                 raise
             self.rebuild_indexes()  # it may have led us astray
-            return self._first_ending_at(offset, self._start_before(offset))
+            return self._first_ending_at(offset, self._positions_around(offset)[0])
 
-    def _start_before(self, offset: int) -> int:
-        start = self.index.position_before(offset)
-        if not 0 <= start <= self.size:
-            raise CorruptIndex(f"{self.index.path} points to {start}, which is outside of its segment")
-        return start
+    def _indexed_header(self, position: int) -> BatchHeader:
+        try:
+            return self._header(self.file.read(position, HEADER_SIZE), 0, position)
+        except CorruptSegment as error:
+            raise CorruptIndex(f"{self.index.path} points to {position}, where no batch begins") from error
+
+    def _positions_around(self, offset: int) -> tuple[int, int]:
+        start, following = self.index.positions_around(offset)
+        if not (0 <= start <= self.size and following <= self.size):
+            raise CorruptIndex(f"{self.index.path} points to {start} and {following}, which is outside of its segment")
+        return start, following
 
     def _first_ending_at(self, offset: int, start: int, *, indexed: bool = False) -> tuple[int, BatchHeader] | None:
         for position, header in self.batches(start):

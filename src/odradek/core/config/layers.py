@@ -90,6 +90,9 @@ class Layers:
         return value
 
     def integer(self, name: str) -> int:
+        value = self._values.get(name)
+        if type(value) is int:  # asked before, and its own: nearly always
+            return value
         value = self.resolved(name)
         assert isinstance(value, int), f"{name} is {value!r}"
         return value
