@@ -10,7 +10,7 @@ Invariants
     is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more. Who has sent more than
     FRAMES_MAX requests gives others their turn first.
  3. The shared buffer is in use only inside `_readable` and `go_on`, which the loop alone calls.
- 4. A descriptor is closed only when no thread sends on it.
+ 4. While a thread sends on a connection, nobody else does, and its descriptor stays open.
  5. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
 """
 
@@ -399,6 +399,8 @@ class Connection:
 
     def flush(self) -> None:
         """Sends what is ready, as far as the socket takes it now; the loop goes on with the rest."""
+        if self.is_elsewhere:
+            return
         out = self.out
         try:
             while out:
@@ -494,7 +496,7 @@ class Connection:
                 part.file.warm(part.position, size)
             return send_patiently(self.descriptor, part, size)
 
-        self.loop.run_in_executor(None, send).add_done_callback(partial(self._sent_elsewhere, part))
+        self.loop.run_in_executor(self.network.senders, send).add_done_callback(partial(self._sent_elsewhere, part))
 
     def _sent_elsewhere(self, part: FileRange, sending: "asyncio.Future[int]") -> None:
         """Back on the loop. Only now may the descriptor be closed: another connection could have got its number."""
@@ -511,8 +513,6 @@ class Connection:
         elif self._sent_of_file(part, sending.result()):
             self.is_sending = False
             self._flush_later()
-            if self.is_stopped and not self.is_sending:
-                self.loop.call_soon(self.go_on)
 
     def _wait_writable(self) -> None:
         if not self.is_sending:

@@ -16,6 +16,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ class Limits(NamedTuple):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     backlog: int
+    threads: int  # that send what is much, or not in memory
 
 
 def limits_of(config: BrokerConfig, listener: str) -> Limits:
@@ -65,6 +67,7 @@ def limits_of(config: BrokerConfig, listener: str) -> Limits:
         send_buffer_bytes=integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=integer("socket.receive.buffer.bytes"),
         backlog=integer("socket.listen.backlog.size"),
+        threads=integer("num.network.threads"),
     )
 
 
@@ -97,6 +100,7 @@ class Listener:
         self.reserved: dict[Connection, int] = {}
         self.starved: dict[Connection, None] = {}
         self.is_accepting = False
+        self.senders = ThreadPoolExecutor(limits.threads, "sender")  # its own: a sync must not wait for a slow reader
         self.socket = bind(name, host, port, limits)
         self.host, self.port = host, self.socket.getsockname()[1]
         self.stop_sweep = timers.every(sweep_interval_ms(limits.idle_ms_max), self.sweep)
@@ -110,6 +114,7 @@ class Listener:
         self.stop_sweep()
         for connection in list(self.connections):
             connection.close("the node stops", expected=True)
+        self.senders.shutdown(wait=False)
 
     def stop_accepting(self) -> None:
         self._accept_off()
