@@ -18,9 +18,9 @@ from odradek.wire.messages import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from tests.cli.program import started
+from tests.clients.server import Node
 from tests.kafka.asking import ask
-from tests.kafka.broker import PROPERTIES, Broker
+from tests.kafka.broker import Broker
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -125,6 +125,28 @@ STEPS = [
     [resource(CLIENT_METRICS, "m", ("unknown", SET, "x"))],
     [resource(CLIENT_METRICS, "", ("interval.ms", SET, "1000"))],
     [resource(CLIENT_METRICS, "n", ("interval.ms", DELETE, None))],
+    [resource(LOGGER, "1", ("root", SET, "WARN"))],
+    [resource(LOGGER, "1", ("root", SET, "FATAL"))],
+    [resource(LOGGER, "1", ("root", SET, "debug"))],
+    [resource(LOGGER, "1", ("root", SET, "OFF"))],
+    [resource(LOGGER, "1", ("root", SET, ""))],
+    [resource(LOGGER, "1", ("root", SET, None))],
+    [resource(LOGGER, "1", ("root", SET, "INFO"), ("root", SET, "WARN"))],
+    [resource(LOGGER, "1", ("root", SET, "INFO"), ("none", SET, "WARN"))],
+    [resource(LOGGER, "1", ("root", SET, "TRACE"))],
+    [resource(LOGGER, "1", ("root", DELETE, None))],
+    [resource(LOGGER, "1", ("root", APPEND, "WARN"))],
+    [resource(LOGGER, "1", ("root", SUBTRACT, "WARN"))],
+    [resource(LOGGER, "1", ("none", SET, "WARN"))],
+    [resource(LOGGER, "1", ("none", SET, "x"))],
+    [resource(LOGGER, "1", ("none", DELETE, None))],
+    [resource(LOGGER, "1", ("", SET, "WARN"))],
+    [resource(LOGGER, "1")],
+    [resource(LOGGER, "2", ("root", SET, "WARN"))],
+    [resource(LOGGER, "", ("root", SET, "WARN"))],
+    [resource(LOGGER, "one", ("root", SET, "WARN"))],
+    [resource(LOGGER, "1", ("root", SET, "INFO")), resource(LOGGER, "1", ("root", SET, "WARN"))],
+    [resource(LOGGER, "1", ("root", SET, "INFO")), resource(TOPIC, "a", ("retention.ms", SET, "9"))],
     [resource(3, "x", ("interval.ms", SET, "1000"))],
     [resource(0, "x")],
     [resource(TOPIC, "a", ("segment.ms", SET, "1")), resource(BROKER, "9", ("log.roll.ms", SET, "1"))],
@@ -151,18 +173,15 @@ REPLACEMENTS: list[tuple[int, str, dict[str, str | None]]] = [
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    kafka = Broker(tmp_path_factory.mktemp("kafka"))
-    folder = tmp_path_factory.mktemp("odradek")
-    same = [
-        line for line in PROPERTIES.splitlines() if "{" not in line and line.partition("=")[0] not in ("node.id", "process.roles")
-    ]
-    options = [word for line in same if not line.startswith("controller.") for word in ("-o", line)]
-    with kafka.running(), started(folder / "data", *options) as odradek:
+    kafka, odradek = Broker(tmp_path_factory.mktemp("kafka")), Node(tmp_path_factory.mktemp("odradek"))
+    with kafka.running(), odradek.running():
         ports = Both(kafka.port, odradek.port)
         topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "abc"]
         for port in ports:
             created = ask(port, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7, CreateTopicsResponse)
             assert [topic.error_code for topic in created.topics] == [0, 0, 0]
+            root = IncrementalAlterConfigsRequest(resources=[resource(LOGGER, "1", ("root", SET, "INFO"))])  # they start apart
+            assert [each.error_code for each in ask(port, root, 1, IncrementalAlterConfigsResponse).responses] == [0]
         yield ports
 
 
@@ -183,6 +202,7 @@ def described(port: int, type_: int, name: str) -> tuple[int, dict[str, tuple[ob
         )
         for entry in result.configs
         if not entry.name.endswith((".listeners", ".dirs", ".servers")) and entry.name != "listeners"
+        and (type_ != LOGGER or entry.name == "root")  # each has its own loggers beside it
     }  # fmt: skip
 
 
@@ -212,7 +232,7 @@ def test_single_changes_have_the_same_outcome(both: Both) -> None:
             theirs, ours = (ask(port, request, 1, IncrementalAlterConfigsResponse) for port in both)
             if outcomes(theirs) != outcomes(ours):
                 different.append((at, step, validate_only, theirs, ours))
-        if step[0].resource_type in (TOPIC, BROKER, GROUP, CLIENT_METRICS):
+        if step[0].resource_type in (TOPIC, BROKER, LOGGER, GROUP, CLIENT_METRICS):
             agree(both, step[0].resource_type, step[0].resource_name)
     assert not different, "\n".join(map(str, different))
 
@@ -226,15 +246,15 @@ def test_replacements_have_the_same_outcome(both: Both) -> None:
             theirs, ours = (ask(port, AlterConfigsRequest(resources=[wanted]), version, AlterConfigsResponse) for port in both)
             if outcomes(theirs) != outcomes(ours):
                 different.append((type_, name, values, theirs, ours))
-        if type_ != LOGGER:
-            agree(both, type_, name)
+        agree(both, type_, name)
     assert not different, "\n".join(map(str, different))
 
 
 @pytest.mark.parametrize(
     ("type_", "name"),
     [(TOPIC, "a"), (TOPIC, "none"), (TOPIC, "a b"), (TOPIC, ""), (BROKER, ""), (BROKER, "1"), (BROKER, "2"), (BROKER, "x"),
-     (GROUP, "g"), (GROUP, ""), (CLIENT_METRICS, "m"), (CLIENT_METRICS, ""), (LOGGER, ""), (3, "x")],
+     (GROUP, "g"), (GROUP, ""), (CLIENT_METRICS, "m"), (CLIENT_METRICS, ""), (LOGGER, ""), (LOGGER, "1"), (LOGGER, "2"),
+     (LOGGER, "x"), (3, "x")],
 )  # fmt: skip
 def test_what_is_asked_for_is_described_alike(both: Both, type_: int, name: str) -> None:
     agree(both, type_, name)
@@ -252,8 +272,8 @@ def test_only_the_keys_that_are_named_are_described(both: Both) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "types"), [(0, ()), (1, ()), (1, (TOPIC,)), (1, (BROKER, GROUP)), (1, (CLIENT_METRICS,)), (1, (3,))]
+    ("version", "types"),
+    [(0, ()), (1, ()), (1, (TOPIC,)), (1, (BROKER, GROUP)), (1, (CLIENT_METRICS,)), (1, (LOGGER,)), (1, (3,))],
 )
 def test_resources_are_listed_alike(both: Both, version: int, types: tuple[int, ...]) -> None:
-    code, theirs = listed(both.kafka, version, *types)
-    assert listed(both.odradek, version, *types) == (code, {one for one in theirs if one[0] != LOGGER})
+    assert listed(both.odradek, version, *types) == listed(both.kafka, version, *types)

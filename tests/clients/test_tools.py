@@ -72,6 +72,22 @@ def test_configurations(shell: Shell, name: str) -> None:
     shell.run(CONFIGS, "--alter", *of_broker, "--delete-config", "log.cleaner.threads")
 
 
+def test_levels_of_loggers(shell: Shell) -> None:
+    of_loggers = ["--entity-type", "broker-loggers", "--entity-name", "1"]
+    before = re.findall(r"\broot=(\w+) sensitive=false", shell.run(CONFIGS, "--describe", *of_loggers))
+    shell.run(CONFIGS, "--alter", *of_loggers, "--add-config", "root=FATAL")
+    described = shell.run(CONFIGS, "--describe", *of_loggers)
+    assert re.search(r"root=FATAL sensitive=false synonyms=\{\}", described)
+    assert "InvalidRequestException" in shell.run(CONFIGS, "--alter", *of_loggers, "--delete-config", "root", status=1)
+    assert "Invalid broker logger" in shell.run(CONFIGS, "--alter", *of_loggers, "--add-config", "none=INFO", status=1)
+    name = "org.apache.kafka.server.logger.LoggingController" if IS_KAFKA else "odradek.connection"
+    shell.run(CONFIGS, "--alter", *of_loggers, "--add-config", f"{name}=DEBUG")
+    assert f"{name}=DEBUG" in shell.run(CONFIGS, "--describe", *of_loggers)
+    shell.run(CONFIGS, "--alter", *of_loggers, "--delete-config", name)
+    assert f"{name}=FATAL" in shell.run(CONFIGS, "--describe", *of_loggers)
+    shell.run(CONFIGS, "--alter", *of_loggers, "--add-config", f"root={before[0]}")
+
+
 def test_groups(shell: Shell, name: str) -> None:
     bootstrap = shell.server.bootstrap
     create(bootstrap, name, 2)

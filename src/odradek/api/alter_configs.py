@@ -35,4 +35,4 @@ async def handle(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResp
         decided = await decide(asked, ctx, lambda controller: alter_configs(controller.image, asked, ctx.node.config))
         return decided.responses
 
-    return AlterConfigsResponse(responses=await alter(alterations, ctx, Answer, ask))
+    return AlterConfigsResponse(responses=await alter(alterations, ctx, Answer, ask, validate_only=request.validate_only))

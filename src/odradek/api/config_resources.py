@@ -1,13 +1,15 @@
 """What both requests that alter configurations have in common: the broker that takes them checks what it can judge, and the
 controller hears of the rest.
 
-A broker's own configuration can be judged by that broker alone, so that such a change has to be sent to it.
+A broker's own configuration can be judged by that broker alone, so that such a change has to be sent to it; so do levels of its
+loggers, which are changed there and then.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from odradek.api.broker_loggers import BROKER_LOGGER_RESOURCE, altered_levels
 from odradek.api.context import Context
 from odradek.core.config.alteration import Change, altered, check_broker, check_changes, merged
 from odradek.core.config.layers import known_key
@@ -28,24 +30,34 @@ class Alteration(NamedTuple):
     replaces: bool  # what is not named goes
 
 
-def refusals(alterations: Sequence[Alteration], ctx: Context) -> dict[Resource, Refused]:
-    """Why some of them are not handed to the controller."""
+def settled(alterations: Sequence[Alteration], ctx: Context, *, validate_only: bool) -> dict[Resource, Refused | None]:
+    """Those that are not handed to the controller: why they are refused, or None for what is done already."""
     counts = Counter(alteration.resource for alteration in alterations)
-    refused = {}
+    outcomes: dict[Resource, Refused | None] = {}
     for alteration in alterations:
+        type_ = alteration.resource.type
+        is_logger = type_ == BROKER_LOGGER_RESOURCE and not alteration.replaces
         try:
             if counts[alteration.resource] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "a resource stands twice in the request; name each once")
-            if alteration.resource.type not in ALTERABLE:
-                raise Refused(
-                    ErrorCode.INVALID_REQUEST, f"configurations of the type {alteration.resource.type} cannot be altered"
-                )
+            if type_ not in ALTERABLE and not is_logger:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"configurations of the type {type_} cannot be altered")
             check_changes(alteration.changes)
-            if alteration.resource.type == BROKER_RESOURCE and not ctx.connection.is_controller:
+            if is_logger:
+                alter_loggers(alteration, ctx, validate_only=validate_only)
+                outcomes[alteration.resource] = None
+            elif type_ == BROKER_RESOURCE and not ctx.connection.is_controller:
                 check_own(alteration, ctx)
         except Refused as refusal:
-            refused[alteration.resource] = refusal
-    return refused
+            outcomes[alteration.resource] = refusal
+    return outcomes
+
+
+def alter_loggers(alteration: Alteration, ctx: Context, *, validate_only: bool) -> None:
+    check_node(alteration.resource.name, ctx)
+    levels = altered_levels(ctx.node.loggers.levels(), alteration.changes)
+    for name, level in levels.items() if not validate_only else ():
+        ctx.node.loggers.set_level(name, level)
 
 
 def check_own(alteration: Alteration, ctx: Context) -> None:
@@ -68,20 +80,25 @@ def check_node(name: str, ctx: Context) -> None:
 
 
 async def alter(
-    alterations: Sequence[Alteration], ctx: Context, answer: type[Answer], ask: Callable[[list[int]], Awaitable[list[Answer]]]
+    alterations: Sequence[Alteration],
+    ctx: Context,
+    answer: type[Answer],
+    ask: Callable[[list[int]], Awaitable[list[Answer]]],
+    *,
+    validate_only: bool,
 ) -> list[Answer]:
-    """An answer for each alteration: the broker's own refusals, and for the rest, by their numbers, what the controller says."""
-    refused = refusals(alterations, ctx)
+    """An answer for each alteration: the broker's own, and for the rest, by their numbers, what the controller says."""
+    here = settled(alterations, ctx, validate_only=validate_only)
     answers: dict[Resource, Answer] = {
         resource: answer(
-            error_code=refusal.code,
-            error_message=refusal.message,
+            error_code=refusal.code if refusal else ErrorCode.NONE,
+            error_message=refusal.message if refusal else None,
             resource_type=resource.type,
             resource_name=resource.name,
         )
-        for resource, refusal in refused.items()
+        for resource, refusal in here.items()
     }
-    rest = [number for number, alteration in enumerate(alterations) if alteration.resource not in refused]
+    rest = [number for number, alteration in enumerate(alterations) if alteration.resource not in here]
     if rest:
         answers |= {Resource(given.resource_type, given.resource_name): given for given in await ask(rest)}
     return [answers[alteration.resource] for alteration in alterations]

@@ -5,6 +5,7 @@ v3  the type of a key, and its documentation on demand
 v4  flexible encoding
 """
 
+from odradek.api.broker_loggers import BROKER_LOGGER_RESOURCE, describe_loggers
 from odradek.api.config_resources import check_node
 from odradek.api.context import Context
 from odradek.core.config.describe import (
@@ -59,6 +60,9 @@ def entries_of(resource: Resource, ctx: Context) -> list[Entry]:
             return describe_cluster(config)
         check_node(name, ctx)
         return describe_broker(config)
+    if type_ == BROKER_LOGGER_RESOURCE:
+        check_node(name, ctx)
+        return describe_loggers(ctx.node.loggers.levels())
     if type_ in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "a name must be given")

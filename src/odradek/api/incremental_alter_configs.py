@@ -33,4 +33,6 @@ async def handle(request: IncrementalAlterConfigsRequest, ctx: Context) -> Incre
         decided = await decide(asked, ctx, lambda controller: incremental_alter_configs(controller.image, asked, ctx.node.config))
         return decided.responses
 
-    return IncrementalAlterConfigsResponse(responses=await alter(alterations, ctx, Answer, ask))
+    return IncrementalAlterConfigsResponse(
+        responses=await alter(alterations, ctx, Answer, ask, validate_only=request.validate_only)
+    )

@@ -6,6 +6,7 @@ v1  resources of the types that are asked for, or of all
 
 from typing import Final
 
+from odradek.api.broker_loggers import BROKER_LOGGER_RESOURCE
 from odradek.api.context import Context
 from odradek.api.metadata import reachable
 from odradek.core.controller.configs import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
@@ -14,7 +15,6 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 KEY = 74
-BROKER_LOGGER_RESOURCE: Final = 8  # known, and there are none
 ALL_SINCE: Final = 1
 
 TYPES: Final = (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE, BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE)
@@ -36,7 +36,7 @@ def handle(request: ListConfigResourcesRequest, ctx: Context) -> ListConfigResou
 
 def names(type_: int, ctx: Context) -> list[str]:
     image = ctx.node.image
-    if type_ == BROKER_RESOURCE:
+    if type_ in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         return [str(broker.id) for broker, _ in reachable(image, ctx.connection.listener)]
     if type_ == TOPIC_RESOURCE:
         return list(image.topics)

@@ -191,6 +191,18 @@ class Groups(Protocol):
         ...
 
 
+class Loggers(Protocol):
+    """The loggers of the process."""
+
+    def levels(self) -> Mapping[str, str]:
+        """Every logger there is, and the level from which on it writes."""
+        ...
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """None leaves it to the parent."""
+        ...
+
+
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
@@ -216,6 +228,8 @@ class Services(Protocol):
     def groups(self) -> Groups: ...
     @property
     def timers(self) -> Timers: ...
+    @property
+    def loggers(self) -> Loggers: ...
 
     def now_ms(self) -> int:
         """Wall clock."""

@@ -43,6 +43,7 @@ from odradek.node.folders import Folders, open_folders
 from odradek.node.format import read_bootstrap
 from odradek.node.groups import CONSUMER_OFFSETS, Groups
 from odradek.node.listener import Listener, limits_of
+from odradek.node.loggers import Loggers
 from odradek.node.metadata_log import MetadataLost
 from odradek.node.partition import log_config
 from odradek.node.partitions import Partitions
@@ -77,6 +78,7 @@ class Node:
         self.now_ms = wall_clock_ms
         self.loop = asyncio.get_running_loop()
         self.timers = Timers(self.loop)
+        self.loggers = Loggers()
         self.stopped: asyncio.Future[BaseException | None] = self.loop.create_future()
         self.listeners: list[Listener] = []
         self.topic_configs: dict[str, TopicConfig] = {}
