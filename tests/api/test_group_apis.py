@@ -21,6 +21,7 @@ from odradek.api import (
 )
 from odradek.api.context import Context
 from odradek.api.operations import ON_GROUPS
+from odradek.core.config.broker import BrokerConfig
 from odradek.core.groups.partitioning import partition_of
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.core.metadata.image import MetadataImage
@@ -44,6 +45,7 @@ from odradek.wire.messages import (
     TopicRecord,
 )
 from tests.core.groups.host import Host
+from tests.node.inside import SETTINGS
 
 TOPIC_ID, OTHER_ID = b"t" * 16, b"?" * 16
 MODULES = (
@@ -83,6 +85,7 @@ class Groups:
 
 class Node:
     def __init__(self) -> None:
+        self.config = BrokerConfig(SETTINGS)
         self.groups = Groups()
         self.image = MetadataImage()
         self.created: list[str] = []

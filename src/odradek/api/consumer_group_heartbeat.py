@@ -2,7 +2,8 @@
 
 v1  subscriptions by regular expression; the client makes its member id (KIP-1082)
 
-The answer leaves when what it says is committed. A cluster serves it with group.version 1.
+The answer leaves when what it says is committed. A cluster serves it with group.version 1, unless
+group.coordinator.rebalance.protocols leaves it out.
 """
 
 from odradek.api.context import Context
@@ -16,7 +17,8 @@ KEY = 68
 
 
 def is_enabled(ctx: Context) -> bool:
-    return ctx.node.image.features.get(GROUP_VERSION, 0) > 0
+    is_finalized = ctx.node.image.features.get(GROUP_VERSION, 0) > 0
+    return is_finalized and "consumer" in ctx.node.config.names("group.coordinator.rebalance.protocols")
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, ctx: Context) -> Message | None:
