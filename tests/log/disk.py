@@ -149,6 +149,9 @@ class SimFile:
     def warm(self, position: int, length: int) -> None:
         self.disk.check()
 
+    def allocate(self, size: int) -> None:
+        self.disk.check()
+
     def truncate(self, size: int) -> None:
         self.disk.change(Step("truncate", self.path, size))
         self.disk.take_room(min(size - len(self.node.content), 0))

@@ -19,6 +19,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = 1_048_588
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
+    preallocate: bool = False
     producer_id_expiration_ms: int = DAY_MS
     retention_bytes: int = -1
     retention_ms: int = 7 * DAY_MS

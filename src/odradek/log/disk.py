@@ -26,6 +26,7 @@ from odradek.wire.varint import Buffer
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a limit on the size of files is one on room too
 WARM_BYTES = 1024 * 1024  # read in at once
+KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of Linux
 MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer
 
 
@@ -83,7 +84,13 @@ class File(Protocol):
         """Reads bytes into memory, on any thread."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def allocate(self, size: int) -> None:
+        """Takes room on the disk to grow to a size, all or none of it; what is in the file stays as it is."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Room that was allocated behind it is given back."""
+        ...
 
     def sync(self) -> None: ...
 
@@ -272,6 +279,15 @@ class RealFile:
                 os.pread(self.fd, min(WARM_BYTES, position + length - start), start)
         except OSError as error:
             self.disk.fail(error)  # who reads next is told
+
+    def allocate(self, size: int) -> None:
+        import ctypes  # rarely needed, and Python's own posix_fallocate would fill the file with zeros
+
+        self.disk.check()
+        fallocate = ctypes.CDLL(None).fallocate
+        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        if fallocate(self.fd, KEEP_SIZE, 0, size) != 0:  # no room, or a file system that cannot: it goes on without
+            self.truncate(self.size)
 
     def truncate(self, size: int) -> None:
         self.disk.check()

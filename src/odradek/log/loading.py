@@ -218,6 +218,8 @@ def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
         if log.end_offset >= log.recovery_point:
             segment.cut(size)
     segment.seal()
+    if segment is not log.active:  # it did at the roll, which a power loss may have undone
+        segment.give_back_room()
     return problem
 
 

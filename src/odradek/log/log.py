@@ -293,6 +293,7 @@ class Log:
             return old
         self.is_settled = False
         old.seal()
+        old.give_back_room()
         segment = Segment(self.disk, self.folder, base_offset, self.config, created_ms=now_ms)
         self.segments.append(segment)
         self.bases.append(base_offset)
@@ -568,6 +569,7 @@ class Log:
 
     def close(self, now_ms: int) -> None:
         """Leaves the folder so that the next start need not look at any record; with damage, so that it finds it again."""
+        self.active.give_back_room()
         if not self.is_settled and self.damage is None:
             self.producers.take_snapshot()
             self.active.seal()

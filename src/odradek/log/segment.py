@@ -90,6 +90,7 @@ class Segment:
         self.state = state
         self.created_ms = created_ms
         self.interval_bytes = config.index_interval_bytes
+        self.is_preallocated = config.preallocate and state is FileState.CURRENT
         self.size = max(size, 0)
         self.index = OffsetIndex(disk, self.path(FileKind.INDEX), base_offset, config.segment_index_bytes, new=new)
         self.time_index = TimeIndex(disk, self.path(FileKind.TIME_INDEX), base_offset, config.segment_index_bytes, new=new)
@@ -104,6 +105,8 @@ class Segment:
         if new:
             self._file = disk.open(self.path(FileKind.LOG), create=True)
             assert self._file.size == 0, f"{self._file.path} is not new"
+            if self.is_preallocated:
+                self._file.allocate(config.segment_bytes)
             self.index.save()
             self.time_index.save()
 
@@ -462,6 +465,11 @@ class Segment:
             self.time_index.append(timestamp, offset)
         self.index.let_go()
         self.time_index.let_go()
+
+    def give_back_room(self) -> None:
+        """Of what was preallocated. Nothing is being written."""
+        if self.is_preallocated:
+            self.file.truncate(self.size)
 
     def release(self) -> None:
         """Lets the file be closed when nobody reads it any more, and frees the indexes; both come back when they are needed."""
