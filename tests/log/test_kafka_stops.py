@@ -45,7 +45,7 @@ from tests.kafka.partitions import Seen, record_of, seen_by_kafka, seen_by_odrad
 CANARY = "canary"  # its last batch is damaged after the stop: whoever looks at every batch on start cuts it off
 TOPICS: Topics = {
     "plain": SMALL_INDEXES,
-    "segments": SMALL_SEGMENTS,
+    "segments": {**SMALL_SEGMENTS, "preallocate": "true"},  # so that Kafka fills them up with zeros as well
     "transactions": SMALL_SEGMENTS,
     "deleted": SMALL_SEGMENTS,
     CANARY: SMALL_INDEXES,
