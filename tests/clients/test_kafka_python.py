@@ -65,7 +65,7 @@ def numbers(*of: int) -> list[bytes]:
     return [b"%d" % number for number in range(*of)]
 
 
-@pytest.mark.parametrize("codec", [None, "gzip", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_records_are_read_back_through_every_codec(
     server: Broker, admin: Any, name: str, codec: str | None, acks: int | str
