@@ -209,7 +209,9 @@ class Node:
         await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
         await self.followed()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
-        self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)
+        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
+        if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
+            self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
     def _controller_registration(self, incarnation: bytes) -> ControllerRegistrationRequest:
         return ControllerRegistrationRequest(
@@ -365,6 +367,8 @@ class Node:
         except Refused as refused:  # there is no room to say so, and everything else is as it should be
             logger.error("the stop is not in the metadata: %s", refused.message)
         await self.followed()
+        for stop in self.stops:
+            stop()
         self.groups.close()
         for listener in self.listeners:
             listener.close()

@@ -40,7 +40,7 @@ from odradek.node.metadata_log import MetadataLog, MetadataLogConfig, write_snap
 from odradek.node.reserve import Reserve
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
-from odradek.wire.messages import KRaftVersionRecord, VotersRecord
+from odradek.wire.messages import KRaftVersionRecord, NoOpRecord, VotersRecord
 
 Committed = Callable[[list[tuple[int, Message]]], None]
 Result = TypeVar("Result")
@@ -115,6 +115,7 @@ class Quorum:
         self._flushing: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
         self._snapshot_time = 0.0
+        self._idle_since = -1  # the end of the log at the last look
 
     # -- loading
 
@@ -210,13 +211,23 @@ class Quorum:
             raise Refused(ErrorCode.POLICY_VIOLATION, reason)
         return self._append(batch, [record for record, _ in records], now_ms)
 
-    def _append(self, batch: bytearray, records: list[Message], now_ms: int) -> int:
+    def append_if_idle(self) -> None:
+        """To be called now and then: an empty record when nothing was appended since the last call, so that who follows sees how
+        far behind it is. It is not worth the reserve: without room there is none."""
+        if self.log.end_offset == self._idle_since and self.failure is None:
+            nothing, now_ms = NoOpRecord(), self.now_ms()
+            batch = metadata_batch([(nothing, 0)], base_offset=self.log.end_offset, epoch=self.epoch, now_ms=now_ms)
+            with suppress(Refused, DiskFailed):  # of which the node hears otherwise
+                self._append(batch, [nothing], now_ms, with_reserve=False)
+        self._idle_since = self.log.end_offset
+
+    def _append(self, batch: bytearray, records: list[Message], now_ms: int, *, with_reserve: bool = True) -> int:
         if self.failure is not None:
             raise self.failure
         size = len(batch)
         append = partial(self.log.append, batch, leader_epoch=self.epoch, now_ms=now_ms, origin=Origin.RAFT)
         try:
-            appended = self._with_reserve(append)
+            appended = self._with_reserve(append) if with_reserve else append()
         except DiskFull as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.metadata_log.folder} is full") from error
         except DiskFailed as error:
