@@ -59,6 +59,7 @@ FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
 
 Result = TypeVar("Result")
+Registration = TypeVar("Registration", BrokerRegistrationRequest, ControllerRegistrationRequest)
 
 logger = logging.getLogger("odradek.node")
 
@@ -199,13 +200,7 @@ class Node:
         await self._follow(self.image.changes())
         self.quorum.on_commit(lambda _: self._changed())
         self.follower = self.loop.create_task(self._follow_all())
-        incarnation = uuid.uuid4().bytes
-        await self.controller.submit(
-            lambda controller: controller.register_controller(self._controller_registration(incarnation))
-        )
-        registration = self._broker_registration(log_folders, incarnation)
-        registered = await self.controller.submit(lambda controller: controller.register_broker(registration))
-        self.broker_epoch = registered.broker_epoch
+        self.broker_epoch = await self._register(log_folders)
         await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
         await self.followed()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
@@ -213,40 +208,36 @@ class Node:
         if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
             self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
-    def _controller_registration(self, incarnation: bytes) -> ControllerRegistrationRequest:
-        return ControllerRegistrationRequest(
-            controller_id=self.node_id,
-            incarnation_id=incarnation,
-            zk_migration_ready=False,
-            listeners=[
-                ControllerRegistrationRequest.Listener(name=name, host=host, port=port, security_protocol=0)
-                for name, host, port, _ in self._endpoints(controllers=True)
-            ],
-            features=[
-                ControllerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in supported_features(self.image.features).items()
-            ],
-        )
-
-    def _broker_registration(self, log_folders: list[LogFolder], incarnation: bytes) -> BrokerRegistrationRequest:
+    async def _register(self, log_folders: list[LogFolder]) -> int:
+        """Makes the controller and the broker of this node known; gives the epoch of the broker."""
+        incarnation = uuid.uuid4().bytes
+        controller = ControllerRegistrationRequest(controller_id=self.node_id, incarnation_id=incarnation)
+        self._complete(controller, controllers=True)
+        await self.controller.submit(lambda active: active.register_controller(controller))
         epochs = {folder.clean_broker_epoch for folder in log_folders}
         clean = epochs.pop() if len(epochs) == 1 else None
-        return BrokerRegistrationRequest(
+        broker = BrokerRegistrationRequest(
             broker_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=incarnation,
-            listeners=[
-                BrokerRegistrationRequest.Listener(name=name, host=host, port=port, security_protocol=0)
-                for name, host, port, _ in self._endpoints(controllers=False)
-            ],
-            features=[
-                BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in supported_features(self.image.features).items()
-            ],
             rack=self.config.text_or_none("broker.rack"),
             log_dirs=[folder.meta.directory_id.bytes for folder in log_folders if folder.meta and folder.meta.directory_id],
             previous_broker_epoch=-1 if clean is None else clean,
         )
+        self._complete(broker, controllers=False)
+        return (await self.controller.submit(lambda active: active.register_broker(broker))).broker_epoch
+
+    def _complete(self, registration: Registration, *, controllers: bool) -> None:
+        """What both registrations say: where the node is, and which features it can serve."""
+        kind = type(registration)
+        registration.listeners = [
+            kind.Listener(name=name, host=host, port=port, security_protocol=0)
+            for name, host, port, _ in self._endpoints(controllers=controllers)
+        ]
+        registration.features = [
+            kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_features(self.image.features).items()
+        ]
 
     # -- following the metadata
 
