@@ -3,14 +3,22 @@
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from odradek.node.listener import Listener
 from odradek.node.node import Node
+from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import encode_request
 from odradek.wire.message import Message
-from odradek.wire.messages import MetadataRequest, MetadataResponse, ProduceResponse
+from odradek.wire.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceResponse,
+)
 from tests.node.inside import Client, connected, fetch_request, new_node, port_of, produce_request, running, until
 
 WAIT_MS = 600_000
@@ -27,6 +35,14 @@ def with_node(tmp_path: Path, scenario: Callable[[Node, Listener], Coroutine[Any
 
 async def is_served(client: Client) -> bool:
     return bool((await client.ask(MetadataRequest(topics=[]), 12, MetadataResponse)).brokers)
+
+
+async def alter(client: Client, broker: str, key: str, value: str) -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name=broker, configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.NONE], answer
 
 
 async def is_closed(client: Client) -> bool:
@@ -57,6 +73,39 @@ def test_a_limit_for_one_listener_goes_before_that_of_all(tmp_path: Path) -> Non
         assert listener.limits.connections_max == 3
 
     with_node(tmp_path, scenario, **{"listener.name.plaintext.max.connections": "3", "max.connections": "2"})
+
+
+def test_limits_change_while_connections_are_open(tmp_path: Path) -> None:
+    async def scenario(node: Node, listener: Listener) -> None:
+        async with connected(node) as first, connected(node) as waiting:
+            assert await is_served(first)
+            waiting.send(MetadataRequest(topics=[]), 12)
+            await until(lambda: not listener.is_accepting)
+            await alter(first, "", "max.connections", "7")
+            assert (await waiting.receive(MetadataResponse, 12)).brokers
+            await alter(first, "", "listener.name.plaintext.max.connections", "9")
+            await until(lambda: listener.limits.connections_max == 9)
+            await alter(first, "1", "max.connections.per.ip", "2")
+            await until(lambda: listener.limits.connections_per_ip_max == 2)
+            async with connected(node) as third:
+                assert await is_closed(third)
+            assert await is_served(waiting)
+
+    with_node(tmp_path, scenario, max_connections="1")
+
+
+def test_more_new_connections_than_a_second_may_have_wait_for_the_next_one(tmp_path: Path) -> None:
+    async def scenario(node: Node, listener: Listener) -> None:
+        async with AsyncExitStack() as open_ones:
+            clients = [await open_ones.enter_async_context(connected(node)) for _ in range(5)]
+            assert await is_served(clients[0])
+            first = listener.second
+            for client in clients[1:]:
+                assert await is_served(client)
+                assert listener.accepted <= 2
+            assert listener.second >= first + 2  # five, of which a second has two at most
+
+    with_node(tmp_path, scenario, max_connection_creation_rate="2")
 
 
 def test_over_the_limit_of_its_address_a_client_is_closed_and_others_are_not(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import Reserve
-from odradek.node.timers import Timers
+from odradek.node.timers import Timer, Timers
 from odradek.wire.errors import ProtocolError
 
 LOOK_INTERVAL_MS = 1000  # how often it is looked whether there is room again, and whether a disk has failed
@@ -56,6 +56,7 @@ class Background:
             folder: Cleaner(folder, config.integer("log.cleaner.dedupe.buffer.size")) for folder in partitions.folders
         }
         self.cleaning: dict[LogFolder, asyncio.Task[None]] = {}
+        self.next_cleaning: Timer | None = None
         flush_ms = config.integer("log.flush.scheduler.interval.ms")
         self.stops = [
             timers.every(config.integer("log.retention.check.interval.ms"), self.expire),
@@ -70,7 +71,15 @@ class Background:
         self._reserve_changed()
         self.look_for_room()
         if config.flag("log.cleaner.enable"):
-            self.stops.append(timers.every(config.integer("log.cleaner.backoff.ms"), self.clean))
+            self._clean_later()
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes over what was changed while running, from the next compaction on."""
+        self.config = config
+        if self.next_cleaning is not None:
+            self._clean_later()
+        for cleaner in self.cleaners.values():
+            cleaner.memory_bytes = config.integer("log.cleaner.dedupe.buffer.size")
 
     def look_for_failures(self) -> None:
         """A disk may fail where nobody is told, as when an answer is sent from a file."""
@@ -135,6 +144,15 @@ class Background:
 
     # -- compaction
 
+    def _clean_later(self) -> None:
+        if self.next_cleaning is not None:
+            self.next_cleaning.cancel()
+        self.next_cleaning = self.timers.after(self.config.integer("log.cleaner.backoff.ms"), self._clean_again)
+
+    def _clean_again(self) -> None:
+        self._clean_later()
+        self.clean()
+
     def clean(self) -> None:
         for folder, cleaner in self.cleaners.items():
             if folder not in self.cleaning:
@@ -175,6 +193,8 @@ class Background:
     async def close(self) -> None:
         for stop in self.stops:
             stop()
+        if self.next_cleaning is not None:
+            self.next_cleaning.cancel()
         for task in list(self.cleaning.values()):
             task.cancel()
         await asyncio.gather(*self.cleaning.values(), return_exceptions=True)

@@ -31,7 +31,7 @@ from odradek.wire.message import Message
 from odradek.wire.messages import ApiVersionsResponse
 
 ACCEPTS_MAX = 64  # in one turn
-ACCEPT_PAUSE_MS = 100  # when there are no descriptors left
+ACCEPT_PAUSE_MS = 100  # when there are no descriptors left, or too many came at once
 SPARE_BUFFERS_MAX = 4  # of large frames, kept for the next
 HEADER_BYTES_MIN = 8
 
@@ -44,6 +44,7 @@ class Limits(NamedTuple):
     connections_max: int
     connections_per_ip_max: int
     connections_per_ip: dict[str, int]
+    connections_per_second_max: int
     idle_ms_max: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
@@ -53,7 +54,7 @@ class Limits(NamedTuple):
 
 def limits_of(config: BrokerConfig, listener: str) -> Limits:
     def integer(key: str) -> int:
-        own = config.static.get(f"listener.name.{listener.lower()}.{key}")
+        own = config.given(f"listener.name.{listener.lower()}.{key}")
         return config.integer(key) if own is None else int(own)
 
     overrides = [entry.rpartition(":") for entry in config.text("max.connections.per.ip.overrides").split(",") if entry]
@@ -63,6 +64,7 @@ def limits_of(config: BrokerConfig, listener: str) -> Limits:
         connections_max=integer("max.connections"),
         connections_per_ip_max=integer("max.connections.per.ip"),
         connections_per_ip={host: int(count) for host, _, count in overrides},
+        connections_per_second_max=integer("max.connection.creation.rate"),
         idle_ms_max=integer("connections.max.idle.ms"),
         send_buffer_bytes=integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=integer("socket.receive.buffer.bytes"),
@@ -100,10 +102,17 @@ class Listener:
         self.reserved: dict[Connection, int] = {}
         self.starved: dict[Connection, None] = {}
         self.is_accepting = False
+        self.second, self.accepted = 0, 0  # how many came in that second
         self.senders = ThreadPoolExecutor(limits.threads, "sender")  # its own: a sync must not wait for a slow reader
         self.socket = bind(name, host, port, limits)
         self.host, self.port = host, self.socket.getsockname()[1]
         self.stop_sweep = timers.every(sweep_interval_ms(limits.idle_ms_max), self.sweep)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes over what was changed while running: who is connected stays, even if the next one would not get in."""
+        self.limits = limits_of(config, self.name)
+        if self.connections:  # there may be room now for those that wait
+            self._accept_on()
 
     def start(self) -> None:
         self.socket.listen(self.limits.backlog)
@@ -138,6 +147,10 @@ class Listener:
                 logger.warning("%s: max.connections=%d are open, others wait", self.name, self.limits.connections_max)
                 self._accept_off()
                 return
+            if self._is_too_fast():
+                self._accept_off()
+                self.timers.after(ACCEPT_PAUSE_MS, self._accept_on)
+                return
             try:
                 connected, address = self.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -151,7 +164,15 @@ class Listener:
                 return
             self._welcome(connected, address)
 
+    def _is_too_fast(self) -> bool:
+        """Whether this second has had its share of new connections; others wait for the next."""
+        second = int(self.loop.time())
+        if second != self.second:
+            self.second, self.accepted = second, 0
+        return self.accepted >= self.limits.connections_per_second_max
+
     def _welcome(self, connected: socket.socket, address: tuple[str, int]) -> None:
+        self.accepted += 1
         host, port = address[0].removeprefix("::ffff:"), address[1]
         allowed = self.limits.connections_per_ip.get(host, self.limits.connections_per_ip_max)
         if self.by_host[host] >= allowed:

@@ -285,6 +285,10 @@ class Node:
         for warning in self.config.ignored:
             logger.warning("%s", warning)
         self.topic_configs.clear()
+        for listener in self.listeners:
+            listener.configure(self.config)
+        if hasattr(self, "background"):
+            self.background.configure(self.config)
         if hasattr(self, "partitions"):
             for topic in self.partitions.by_name:
                 self.partitions.configure(topic)
