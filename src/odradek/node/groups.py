@@ -45,6 +45,7 @@ from odradek.core.metadata.image import MetadataImage
 from odradek.node.partition import Partition
 from odradek.node.timers import Timer, Timers
 from odradek.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.errors import ErrorCode, Refused, UnknownRecord
 from odradek.wire.log_records import decode_coordinator_record, encode_coordinator_record
@@ -69,6 +70,7 @@ class Shard:
         now_ms: Callable[[], int],
     ) -> None:
         self.partition = partition
+        self.codec = Codec(config.offsets_topic_compression_codec)
         self.timers = timers
         self.wall_ms = now_ms
         self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark, image)
@@ -154,7 +156,7 @@ class Shard:
             key, value = encode_coordinator_record(record.key, record.value, record.version)
             entries.append(Record(number, wall_ms, key, value))
         try:
-            appended = self.partition.append_own(build(entries, base_sequence=0), wall_ms)
+            appended = self.partition.append_own(build(entries, base_sequence=0, codec=self.codec), wall_ms)
         except Refused as refused:
             logger.warning("%s: records of groups could not be written: %s", self.partition, refused)
             self.events.append(WriteFailed(write, refused.code))
