@@ -28,6 +28,7 @@ from odradek.wire.messages import (
     OffsetFetchResponse,
 )
 from odradek.wire.records import Record, build, records
+from tests.clients.waiting import until
 from tests.core.groups.clients import Clients, assignment, join_request
 from tests.core.groups.host import TOPIC, Host
 from tests.kafka.broker import Broker
@@ -133,7 +134,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, oracle: Oracle) -> Story:
         go_on(host)
         ours_after = views(host)
     with broker.running():
-        kafka_after = classic(oracle.call("GroupViews.all", bootstrap=broker.bootstrap))
+        kafka_after = classic(until(lambda: oracle.call("GroupViews.all", bootstrap=broker.bootstrap), "Kafka's groups, loaded"))
     return Story(kafka_before, ours_before, ours_after, kafka_after)
 
 
