@@ -27,6 +27,7 @@ from odradek.wire.frames import decode_response, encode_request
 from odradek.wire.message import Message
 from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
 from tests.clients.server import Node
+from tests.clients.waiting import until as until_seen
 from tests.kafka.broker import Broker
 from tests.node.fuzzed_batches import bomb
 from tests.node.inside import connected, fetch_request, new_node, port_of, produce_request, running, until, values_in
@@ -34,10 +35,15 @@ from tests.node.socket_client import SocketClient
 
 CLIENTS = 10_000
 CLIENTS_OF_AN_ADDRESS = 5_000  # so that ports do not run out, whatever else is tested at the same time
+IP_BIND_ADDRESS_NO_PORT = 24  # of Linux: the port is chosen by connect, which is much faster where many are taken
 RSS_BYTES_MAX = 200 * 1024 * 1024
 BOMBS_BYTES_MAX = 550 * 1024 * 1024  # two at a time, once in parts and once as a whole
 FILES_WANTED = CLIENTS + 500
 WAIT_MS = 600_000
+ROUNDS = 6
+SOCKETS_OF_ITS_OWN_MAX = 20
+CLIENTS_OF_A_ROUND = 2_000
+LEFT_BYTES_MAX = 6 * 1024 * 1024  # four rounds that leave a kB of each connection are 8 MB
 SILENCE_SECONDS_MAX = 30
 OTHER = 77  # the correlation id of the one who waits for its turn
 
@@ -54,6 +60,15 @@ def memory_bytes(server: Broker, which: str) -> int:
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(status.partition(which)[2].split()[0]) * 1024
+
+
+def open_sockets(server: Broker) -> int:
+    assert server.process is not None
+    found = 0
+    for path in Path(f"/proc/{server.process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found += path.readlink().name.startswith("socket:")
+    return found
 
 
 def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
@@ -75,9 +90,12 @@ def many_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
         made = []
         for number in range(count):
-            source = (f"127.0.0.{2 + number // CLIENTS_OF_AN_ADDRESS}", 0)
-            client = socket.create_connection(("127.0.0.1", port), SILENCE_SECONDS_MAX, source_address=source)
-            made.append(stack.enter_context(client))
+            client = stack.enter_context(socket.socket())
+            client.settimeout(SILENCE_SECONDS_MAX)
+            client.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            client.bind((f"127.0.0.{2 + number // CLIENTS_OF_AN_ADDRESS}", 0))
+            client.connect(("127.0.0.1", port))
+            made.append(client)
         yield made
 
 
@@ -136,6 +154,36 @@ def test_ten_thousand_connections_and_as_many_waiting_fetches(tmp_path: Path, ma
                 assert values_of(decode_response(FetchResponse, answer, 12)[1]) == [b"here"]
             assert rss_bytes(server) < RSS_BYTES_MAX
         assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+    assert "Traceback" not in server.output()
+
+
+def test_the_memory_of_clients_that_have_gone_is_used_again(tmp_path: Path, many_files: None) -> None:
+    """Each of them asks, produces, and leaves a fetch behind that waits."""
+    server = Node(tmp_path, socket_listen_backlog_size="4096")
+    requests = [
+        framed(MetadataRequest(topics=None), 12),
+        framed(produce_request("things", b"one"), 9),
+        framed(fetch_request("read"), 12),
+    ]
+    waiting = framed(fetch_request("awaited", max_wait_ms=WAIT_MS), 12)
+    with server.running(), SocketClient(server.port) as client:
+        create(client, "awaited")
+        create(client, "things")
+        create(client, "read")
+        client.ask(produce_request("read", b"one"), 9, ProduceResponse)
+        left_bytes = []
+        for _ in range(ROUNDS):
+            with many_connections(server.port, CLIENTS_OF_A_ROUND) as clients:
+                for request in requests:
+                    for each in clients:
+                        each.sendall(request)
+                    assert len(answers(clients)) == CLIENTS_OF_A_ROUND
+                for each in clients:
+                    each.sendall(waiting)
+                assert client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+            until_seen(lambda: open_sockets(server) < SOCKETS_OF_ITS_OWN_MAX, "the end of all connections")
+            left_bytes.append(rss_bytes(server))
+        assert left_bytes[-1] - left_bytes[1] < LEFT_BYTES_MAX, left_bytes
     assert "Traceback" not in server.output()
 
 
