@@ -49,7 +49,7 @@ PIECES_MAX = 256  # of one sendmsg
 SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
 SENDFILE_BYTES_MAX = 16 * 1024 * 1024  # in one call, so that other connections have the thread too
 READER_WAIT_MS = 5  # that a thread waits for a reader who does not keep up
-# On the loop, so that others have their turn; more is sent on a thread. One reader alone gets 15 % less that way, four get 25 % more.
+# On the loop, so that others have their turn; more is sent on a thread: one reader alone gets 15 % less, four get 25 % more.
 SENDFILE_LOOP_BYTES_MAX = 512 * 1024
 
 SIZE = Struct(">i")
