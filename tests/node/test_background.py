@@ -178,4 +178,4 @@ def test_high_watermarks_are_noted_while_the_node_runs(node: Node, client: Socke
     for _ in range(7):
         produce(client, "noted", b"k", b"v")
     checkpoint = node.data / "replication-offset-checkpoint"
-    wait_until(lambda: "noted 0 7" in checkpoint.read_text())
+    wait_until(lambda: checkpoint.exists() and "noted 0 7" in checkpoint.read_text())
