@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.api.broker_loggers import LEVELS as NAMES
-from odradek.node.loggers import LEVELS, ROOT, Loggers
+from odradek.api.broker_loggers import LEVELS, ROOT
+from odradek.node.loggers import NUMBERS, Loggers
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def name() -> Iterator[str]:
 
 
 def test_every_level_can_be_set_and_is_shown_as_it_was_set(name: str) -> None:
-    assert tuple(LEVELS) == NAMES
+    assert tuple(NUMBERS) == LEVELS
     for level in LEVELS:
         for one in (name, ROOT):
             Loggers().set_level(one, level)

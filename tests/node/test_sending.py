@@ -1,11 +1,10 @@
 """Whatever is asked for, and whoever goes away in the middle of it: each answer is whole, and nobody gets another's bytes."""
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, check, read_header
+from odradek.wire.batch import check
 from odradek.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -16,6 +15,7 @@ from odradek.wire.messages import (
 )
 from odradek.wire.records import Record, build
 from tests.clients.server import Node
+from tests.log.model import whole_batches
 from tests.node.socket_client import SocketClient
 
 CONSUMERS = 6
@@ -41,22 +41,11 @@ def request(offset: int, bytes_max: int) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=bytes_max, topics=topics)
 
 
-def whole(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """All batches but the last, when that is cut off."""
-    position = 0
-    while position + HEADER_SIZE <= len(data):
-        header = read_header(data, position)
-        if position + header.size > len(data):
-            break
-        yield position, header
-        position += header.size
-
-
 def offsets_in(answer: FetchResponse) -> list[int]:
     """Of the whole batches, each of them sound."""
     data = bytes(answer.responses[0].partitions[0].records or b"")
     found = []
-    for position, header in whole(data):
+    for position, header in whole_batches(data):
         check(data, position, header)
         found.append(header.base_offset)
     return found

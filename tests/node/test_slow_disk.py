@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from odradek.node.connection import Connection
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from odradek.node.writing import FAST_WRITES_MIN
@@ -48,6 +49,19 @@ class Scene:
         assert await self.three.produce("fast", b"through") == OK
         assert await self.three.fetch("fast", end) == [b"through"]
         assert (await self.three.ask(MetadataRequest(topics=[]), 12, MetadataResponse)).brokers
+
+    @property
+    def connections(self) -> list[Connection]:
+        return [each for listener in self.node.listeners for each in listener.connections]
+
+    async def turn_cold(self) -> None:
+        """100 kB of the slow topic are no longer in memory."""
+        for number in range(100):
+            assert await self.one.produce("slow", b"%d" % number * 1000) == OK
+        disk = self.slow.log.disk
+        assert isinstance(disk, SlowDisk)
+        disk.cold.add(self.slow.log.active.file.path)
+        self.gate.close()
 
     async def turn_slow(self) -> None:
         """One write on the loop shows that the folder is slow."""
@@ -193,12 +207,7 @@ def test_a_stop_waits_for_what_is_being_written(tmp_path: Path) -> None:
 
 def test_a_read_of_what_is_not_in_memory_holds_up_nobody_else(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        for number in range(100):
-            assert await scene.one.produce("slow", b"%d" % number * 1000) == OK
-        disk = scene.slow.log.disk
-        assert isinstance(disk, SlowDisk)
-        disk.cold.add(scene.slow.log.active.file.path)
-        scene.gate.close()
+        await scene.turn_cold()
         scene.one.send(fetch_request("slow", 7), 12)
         await until(lambda: scene.gate.waiting == 1)
         await scene.others_go_on()
@@ -211,15 +220,10 @@ def test_a_read_of_what_is_not_in_memory_holds_up_nobody_else(tmp_path: Path) ->
 
 def test_a_connection_that_a_thread_sends_on_keeps_its_descriptor_until_that_is_done(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
-        for number in range(100):
-            assert await scene.one.produce("slow", b"%d" % number * 1000) == OK
-        disk = scene.slow.log.disk
-        assert isinstance(disk, SlowDisk)
-        disk.cold.add(scene.slow.log.active.file.path)
-        scene.gate.close()
+        await scene.turn_cold()
         scene.one.send(fetch_request("slow", 0), 12)
         await until(lambda: scene.gate.waiting == 1)
-        (sending,) = [each for listener in scene.node.listeners for each in listener.connections if each.is_elsewhere]
+        (sending,) = [each for each in scene.connections if each.is_elsewhere]
         scene.one.writer.close()
         await until(lambda: sending.is_closed)
         assert sending.socket.fileno() >= 0  # nobody else can get the number, and with it the bytes
@@ -237,10 +241,10 @@ def test_much_is_sent_on_a_thread_and_a_reader_who_stops_holds_up_nobody(tmp_pat
         for value in values:
             assert await scene.one.produce("slow", value) == OK
         scene.two.send(fetch_request("slow", 0), 12)  # and does not read the answer yet
-        await until(lambda: any(each.is_sending for listener in scene.node.listeners for each in listener.connections))
+        await until(lambda: any(each.is_sending for each in scene.connections))
         await scene.others_go_on()
         assert await scene.two.fetched() == values
-        assert not any(each.is_elsewhere for listener in scene.node.listeners for each in listener.connections)
+        assert not any(each.is_elsewhere for each in scene.connections)
 
     play(tmp_path, "warm", scenario)
 

@@ -228,12 +228,12 @@ class RealFile:
             raise self.disk.fail(error) from cause
 
     def read(self, position: int, length: int) -> bytes:
-        self.disk.check()
         if self.disk.is_hasty and get_ident() == self.disk.thread:
             found = self.read_now(position, max(min(length, self.size - position), 0))
             if found is None:
                 raise Cold(partial(self.warm, position, length))
             return bytes(found)
+        self.disk.check()
         return self._read(position, length)
 
     def _read(self, position: int, length: int) -> bytes:

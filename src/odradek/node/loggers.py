@@ -9,15 +9,12 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-ROOT: Final = "root"
-LEVELS: Final = {  # Python has no TRACE: it lets everything through that DEBUG does
-    "TRACE": logging.DEBUG - 5,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
+from odradek.api.broker_loggers import LEVELS, ROOT
+
+TRACE: Final = logging.DEBUG - 5  # Python has none: it lets everything through that DEBUG does
+NUMBERS: Final = dict(
+    zip(LEVELS, (TRACE, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL), strict=True)
+)
 
 logger = logging.getLogger("odradek")  # the parent of all others of the node: one level for all of them
 
@@ -31,10 +28,10 @@ class Loggers:
 
     def set_level(self, name: str, level: str | None) -> None:
         """None leaves it to the parent."""
-        logging.getLogger(None if name == ROOT else name).setLevel(LEVELS[level] if level else logging.NOTSET)
+        logging.getLogger(None if name == ROOT else name).setLevel(NUMBERS[level] if level else logging.NOTSET)
         logger.warning("the log level of %s was %s", name, f"set to {level}" if level else "unset")
 
 
 def level_name(level: int) -> str:
     """The least of Apache Kafka's levels that passes."""
-    return next((name for name, least in LEVELS.items() if level <= least), "FATAL")
+    return next((name for name, least in NUMBERS.items() if level <= least), "FATAL")
