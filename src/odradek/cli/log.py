@@ -4,15 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
+from odradek.cli.parser import Commands, Given, complain, count
 
 if TYPE_CHECKING:
     from odradek.log.dump.rows import Row
-
-app = typer.Typer(help="Look at the files of a log.", no_args_is_help=True, rich_markup_mode=None)
-
 
 class As(StrEnum):
     """How records can be understood: the names of odradek.log.dump.Holds, without importing it."""
@@ -25,21 +22,24 @@ class As(StrEnum):
     REMOTE = "remote"
 
 
-@app.command()
-def dump(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH", help="A file of a log, the folder of a partition, or a whole log folder."),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line instead of tables.")] = False,
-    records: Annotated[bool, typer.Option("--records/--no-records", help="Show records, not only batches.")] = False,
-    offset: Annotated[int, typer.Option(metavar="FROM", min=0, help="Leave out what lies before this offset.")] = 0,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show at most N rows of each file.")] = None,
-    holds: Annotated[
-        As | None,
-        typer.Option("--as", help="How to understand the records of files that lie elsewhere than in their topic's folder."),
-    ] = None,
-) -> None:
+def add(commands: Commands) -> None:
+    parser = commands.under("log", "Look at the files of a log.").add("dump", dump)
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", help="a file of a log, the folder of a partition, or a whole log folder"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of tables")
+    parser.add_argument("--records", action="store_true", help="show records, not only batches")
+    parser.add_argument("--offset", metavar="FROM", type=count, default=0, help="leave out what lies before this offset")
+    parser.add_argument("--limit", metavar="N", type=count, help="show at most N rows of each file")
+    parser.add_argument(
+        "--as",
+        dest="holds",
+        choices=[*map(str, As)],
+        help="how to understand the records of files that lie elsewhere than in their topic's folder",
+    )
+
+
+def dump(given: Given) -> None:
     """Show what is in the files of a log, Odradek's or Apache Kafka's.
 
     Segments, indexes, snapshots, checkpoints and the other files of a log folder are known by their names. The records of
@@ -50,36 +50,37 @@ def dump(
     from odradek.log.dump import dump as rows_of
     from odradek.log.dump.disk import ReadOnlyDisk
 
-    wanted, held = Selection(offset, limit, records), Holds(holds) if holds else None
+    wanted = Selection(given.offset, given.limit, given.records)
+    held = Holds(given.holds) if given.holds else None
     disk, sound = ReadOnlyDisk(), True
-    for path in paths:
+    for path in given.paths:
         try:
             rows = rows_of(disk, path, wanted, held)
-            sound = (print_json(rows) if as_json else print_tables(rows, records)) and sound
+            sound = (print_json(rows) if given.json else print_tables(rows, given.records)) and sound
         except NotOfALog as error:
-            sound = complain(f"{error}; if it holds batches, say how to understand them: --as {'|'.join(As)}")
+            sound = damaged(f"{error}; if it holds batches, say how to understand them: --as {'|'.join(As)}")
         except BrokenPipeError:
             stop_quietly()
         except OSError as error:
-            sound = complain(f"{path}: {error.strerror or error}; name a file or folder that you may read")
+            sound = damaged(f"{path}: {error.strerror or error}; name a file or folder that you may read")
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         stop_quietly()
     if not sound:
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
-def complain(what: str) -> bool:
+def damaged(what: str) -> bool:
     sys.stdout.flush()
-    typer.echo(f"odradek: {what}", err=True)
+    complain(what)
     return False
 
 
 def stop_quietly() -> NoReturn:
     """Whoever read our output has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(1)
+    raise SystemExit(1)
 
 
 def print_json(rows: "Iterator[Row]") -> bool:
@@ -105,7 +106,7 @@ def print_tables(rows: "Iterator[Row]", records: bool) -> bool:
     for row in rows:
         if isinstance(row, Damage):
             tables.flush()
-            sound = complain(f"{row.file}: damaged at byte {row.position}: {row.damage}")
+            sound = damaged(f"{row.file}: damaged at byte {row.position}: {row.damage}")
         else:
             tables.add(row)
     tables.flush()

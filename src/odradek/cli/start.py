@@ -5,11 +5,13 @@ Invariants
  2. The file that a first start writes is never written again: it belongs to whoever edits it.
 """
 
+import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
 
-import typer
+from odradek.cli.parser import Commands, Given, complain, fail
 
 if TYPE_CHECKING:
     from odradek.core.config.broker import BrokerConfig
@@ -51,41 +53,45 @@ Ctrl-C stops it.
 """
 
 
-def start(
-    data: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Where the data is, and the settings.", show_default=f"./{DATA}")
-    ] = None,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where clients connect.", show_default=LISTEN)] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A server.properties as Apache Kafka has it, instead of the folder's.")
-    ] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("-o", metavar="KEY=VALUE", help="A setting that goes before that of the file.")
-    ] = None,
-) -> None:
+def add(commands: Commands) -> None:
+    parser = commands.add("start", start)
+    parser.add_argument("--data", metavar="FOLDER", help=f"where the data is, and the settings (./{DATA})")
+    parser.add_argument("--listen", metavar="HOST:PORT", help=f"where clients connect ({LISTEN})")
+    parser.add_argument("--config", metavar="FILE", help="a server.properties as Apache Kafka has it, instead of the folder's")
+    parser.add_argument(
+        "-o",
+        metavar="KEY=VALUE",
+        dest="settings",
+        type=setting,
+        action="append",
+        default=[],
+        help="a setting that goes before that of the file",
+    )
+    parser.set_defaults(refuse=parser.error)
+
+
+def start(given: Given) -> None:
     """Start a node, and serve until it is stopped.
 
-    Without --config, one node is broker and controller at once; its settings are in server.properties in its folder, which
-    the first start writes.
+    Without --config, one node is broker and controller at once; its settings are in server.properties in its
+    folder, which the first start writes.
     """
     from odradek.core.config.broker import BrokerConfig
     from odradek.core.config.key import InvalidConfig
 
+    data, listen, config = given.data, given.listen, given.config
     if config is not None and data is not None:
-        raise typer.BadParameter(
-            "with --config the folder is that of the file; set it with -o log.dirs=FOLDER", param_hint="--data"
-        )
-    overrides = dict(map(setting, options or ()))
+        given.refuse("--data: with --config the folder is that of the file; set it with -o log.dirs=FOLDER")
     folder = data or DATA
     path = config or os.path.join(folder, FILE)
     is_first = config is None and not os.path.exists(path)
     try:
         values = first_settings(folder, listen or LISTEN) if is_first else read(path)
-        broker = BrokerConfig(values | (where(listen) if listen else {}) | overrides)
+        broker = BrokerConfig(values | (where(listen) if listen else {}) | dict(given.settings))
     except InvalidConfig as error:
         fail(str(error))
     for warning in broker.warnings:
-        typer.echo(f"odradek: {warning}", err=True)
+        complain(warning)
     if is_first:
         write(path, values)
     elif config is None:
@@ -94,11 +100,17 @@ def start(
 
 
 def serve(broker: "BrokerConfig", path: str) -> None:
+    gc.disable()  # nothing of what a start makes is garbage: looking for it would take a tenth of the time
     from odradek.node.errors import StartFailed
     from odradek.node.node import run
 
+    def ready() -> None:
+        gc.freeze()  # and what a start made is looked through never again
+        gc.enable()
+        show(broker, path)
+
     try:
-        run(broker, on_ready=lambda: show(broker, path))
+        run(broker, on_ready=ready)
     except StartFailed as error:
         fail(str(error))
 
@@ -106,7 +118,7 @@ def serve(broker: "BrokerConfig", path: str) -> None:
 def setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise typer.BadParameter(f"{text!r} is no setting; write KEY=VALUE", param_hint="-o")
+        raise ArgumentTypeError(f"{text!r} is no setting; write KEY=VALUE")
     return name.strip(), value.strip()
 
 
@@ -170,12 +182,7 @@ def show(broker: "BrokerConfig", path: str) -> None:
     data, settings = ", ".join(map(os.path.abspath, broker.log_dirs)), os.path.abspath(path)
     if listeners:
         address = f"{bracketed(listeners[0].host)}:{listeners[0].port}"
-        typer.echo(SCREEN.format(address=address, data=data, settings=settings))
+        print(SCREEN.format(address=address, data=data, settings=settings))
     else:
-        typer.echo(CONTROLLER_SCREEN.format(data=data, settings=settings))
+        print(CONTROLLER_SCREEN.format(data=data, settings=settings))
     sys.stdout.flush()
-
-
-def fail(sentence: str) -> NoReturn:
-    typer.echo(f"odradek: {sentence}", err=True)
-    raise typer.Exit(1)
