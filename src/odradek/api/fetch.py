@@ -128,18 +128,13 @@ class Fetch:
     def _read(self, partition: Partition, interest: Interest) -> PartitionAnswer:
         wanted = interest.wanted
         check_epoch(partition, wanted.current_leader_epoch)
-        diverging = self._diverging(partition, wanted)
-        if diverging is not None:
+        if wanted.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, wanted)) is not None:
             self.has_error = True
             return diverging
-        stable = partition.last_stable_offset
-        upper = stable if self.committed else partition.high_watermark
-        left = self.bytes_max - self.size
+        stable, high_watermark = partition.last_stable_offset, partition.high_watermark
+        upper = stable if self.committed else high_watermark
         at_least_one = self.size == 0
-        if left <= 0 and not at_least_one:
-            bytes_max = 0
-        else:
-            bytes_max = min(wanted.partition_max_bytes, max(left, 0))
+        bytes_max = min(wanted.partition_max_bytes, max(self.bytes_max - self.size, 0))
         found: Sized = partition.read(wanted.fetch_offset, bytes_max, upper, at_least_one=at_least_one)
         size = len(found)
         self.size += size
@@ -152,7 +147,7 @@ class Fetch:
             ]
         return PartitionAnswer(
             partition_index=wanted.partition,
-            high_watermark=partition.high_watermark,
+            high_watermark=high_watermark,
             last_stable_offset=stable,
             log_start_offset=partition.log_start,
             aborted_transactions=aborted,
@@ -161,8 +156,6 @@ class Fetch:
 
     def _diverging(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
         """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
-        if wanted.last_fetched_epoch < 0:
-            return None
         epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")

@@ -11,6 +11,7 @@ from odradek.cli.parser import Commands, Given, complain, count
 if TYPE_CHECKING:
     from odradek.log.dump.rows import Row
 
+
 class As(StrEnum):
     """How records can be understood: the names of odradek.log.dump.Holds, without importing it."""
 

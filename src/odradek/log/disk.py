@@ -261,10 +261,10 @@ class RealFile:
             return self._read(position, length)
 
     def is_warm(self, position: int, length: int) -> bool:
-        """Asks for the first and the last byte: what was read or written together is in memory together."""
+        """Asks for the last byte: the first was there when it was found, and what was read or written together is in memory
+        together."""
         self.disk.check()
         try:
-            os.preadv(self.fd, [bytearray(1)], position, os.RWF_NOWAIT)
             os.preadv(self.fd, [bytearray(1)], max(min(position + length, self.size) - 1, position), os.RWF_NOWAIT)
         except BlockingIOError:
             return False

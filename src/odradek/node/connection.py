@@ -49,8 +49,7 @@ PIECES_MAX = 256  # of one sendmsg
 SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
 SENDFILE_BYTES_MAX = 16 * 1024 * 1024  # in one call, so that other connections have the thread too
 READER_WAIT_MS = 5  # that a thread waits for a reader who does not keep up
-# On the loop, so that others have their turn; more is sent on a thread: one reader alone gets 15 % less, four get 25 % more.
-SENDFILE_LOOP_BYTES_MAX = 512 * 1024
+SENDFILE_LOOP_BYTES_MAX = 1024 * 1024  # in one turn of the loop, so that others have theirs
 
 SIZE = Struct(">i")
 FIXED_PART = Struct(">hhi")  # key, version, correlation id
@@ -467,14 +466,23 @@ class Connection:
         self.out.extendleft(records.ranges[::-1])  # type: ignore[arg-type]
 
     def _send_file(self, part: FileRange) -> bool:
-        """Sends from a file; False when that has to be waited for. A thread sends what is much, or not in memory."""
+        """Sends from a file; False when that has to be waited for.
+
+        Much is sent on the loop for one connection at a time, a piece a turn. For more than one, threads do it, which gives four
+        readers 10 % more and would cost a single one 20 %; and also what is not in memory.
+        """
+        is_much = part.size > SENDFILE_LOOP_BYTES_MAX
         size = min(part.size, SENDFILE_BYTES_MAX)
         is_warm = part.file.is_warm(part.position, size)
-        if size > SENDFILE_LOOP_BYTES_MAX or not is_warm:
+        if not is_warm or (is_much and not self.network.may_send_much(self)):
             self._wait_for_thread(part, size, is_warm)
             return False
-        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, size)
-        return self._sent_of_file(part, count)
+        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, min(size, SENDFILE_LOOP_BYTES_MAX))
+        if not self._sent_of_file(part, count):
+            return False
+        if is_much:
+            self._wait_writable()
+        return not is_much
 
     def _sent_of_file(self, part: FileRange, count: int) -> bool:
         if count == 0:
@@ -482,6 +490,7 @@ class Connection:
             return False
         if count == part.size:
             self.out.popleft()
+            self.network.has_sent(self)
             return True
         part.position += count
         part.size -= count

@@ -101,6 +101,7 @@ class Listener:
         self.spares: list[bytearray] = []
         self.reserved: dict[Connection, int] = {}
         self.starved: dict[Connection, None] = {}
+        self.large_sender: Connection | None = None  # whose large answer is sent on the loop
         self.is_accepting = False
         self.second, self.accepted = 0, 0  # how many came in that second
         self.senders = ThreadPoolExecutor(limits.threads, "sender")  # its own: a sync must not wait for a slow reader
@@ -189,6 +190,7 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self.starved.pop(connection, None)
+        self.has_sent(connection)
         self.by_host[connection.client_host] -= 1
         if not self.by_host[connection.client_host]:
             del self.by_host[connection.client_host]
@@ -238,6 +240,18 @@ class Listener:
     def give_buffer(self, buffer: bytearray) -> None:
         self.spares.insert(0, buffer)
         del self.spares[SPARE_BUFFERS_MAX:]
+
+    # -- answers
+
+    def may_send_much(self, connection: Connection) -> bool:
+        """Whether a large answer may be sent on the loop: one at a time."""
+        if self.large_sender is None:
+            self.large_sender = connection
+        return self.large_sender is connection
+
+    def has_sent(self, connection: Connection) -> None:
+        if self.large_sender is connection:
+            self.large_sender = None
 
 
 def sweep_interval_ms(idle_ms_max: int) -> int:
