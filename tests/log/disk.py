@@ -140,8 +140,9 @@ class SimFile:
         self.disk.check()
         return bytes(self.node.content[position : position + length])
 
-    def read_now(self, position: int, length: int) -> Buffer | None:
-        return self.read(position, length)
+    def read_now(self, position: int, into: bytearray | memoryview) -> bool:
+        into[:] = self.read(position, len(into))
+        return True
 
     def is_warm(self, position: int, length: int) -> bool:
         return True

@@ -141,8 +141,8 @@ class SlowFile(RealFile):
     def is_warm(self, position: int, length: int) -> bool:
         return self.path not in self.disk.cold
 
-    def read_now(self, position: int, length: int) -> Buffer | None:
-        return super().read_now(position, length) if self.is_warm(position, length) else None
+    def read_now(self, position: int, into: bytearray | memoryview) -> bool:
+        return self.is_warm(position, len(into)) and super().read_now(position, into)
 
     def warm(self, position: int, length: int) -> None:
         self.disk.gate.pass_through("warm", self.path)

@@ -72,8 +72,8 @@ class File(Protocol):
         to be waited for."""
         ...
 
-    def read_now(self, position: int, length: int) -> Buffer | None:
-        """The same bytes, or None when the disk would have to be waited for."""
+    def read_now(self, position: int, into: bytearray | memoryview) -> bool:
+        """Fills a buffer with the bytes from there on; False when the disk would have to be waited for."""
         ...
 
     def is_warm(self, position: int, length: int) -> bool:
@@ -229,8 +229,8 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         if self.disk.is_hasty and get_ident() == self.disk.thread:
-            found = self.read_now(position, max(min(length, self.size - position), 0))
-            if found is None:
+            found = bytearray(max(min(length, self.size - position), 0))
+            if not self.read_now(position, found):
                 raise Cold(partial(self.warm, position, length))
             return bytes(found)
         self.disk.check()
@@ -248,17 +248,17 @@ class RealFile:
             raise self.disk.fail(error) from error
         return data
 
-    def read_now(self, position: int, length: int) -> Buffer | None:
+    def read_now(self, position: int, into: bytearray | memoryview) -> bool:
         self.disk.check()
-        buffer = bytearray(length)
         try:
-            return buffer if os.preadv(self.fd, [buffer], position, os.RWF_NOWAIT) == length else None
+            return os.preadv(self.fd, [into], position, os.RWF_NOWAIT) == len(into)
         except BlockingIOError:
-            return None
+            return False
         except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:  # a file system that cannot tell
+            if error.errno != errno.EOPNOTSUPP:
                 raise self.disk.fail(error) from error
-            return self._read(position, length)
+            into[:] = self._read(position, len(into))  # a file system that cannot tell
+            return True
 
     def is_warm(self, position: int, length: int) -> bool:
         """Asks for the last byte: the first was there when it was found, and what was read or written together is in memory

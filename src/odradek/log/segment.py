@@ -181,7 +181,7 @@ class Segment:
             return self._first_ending_at(offset, start)
         try:
             start, following = self._positions_around(offset)
-            if following - start > 2 * self.interval_bytes:  # large batches: each has its entry, and this may be the one
+            if 0 < start < following - 2 * self.interval_bytes:  # large batches: each has its entry, and this may be the one
                 header = self._indexed_header(following)
                 if header[0] <= offset <= header[0] + header[6]:
                     return following, header

@@ -9,7 +9,7 @@ Invariants
  2. While a client does not read its answers, or too many of its requests wait, nothing more is read from it. So what it holds
     is bounded: one turn's requests, ANSWERS_WAITING_MAX answers, ANSWERS_BYTES_MAX and one answer more. Who has sent more than
     FRAMES_MAX requests gives others their turn first.
- 3. The shared buffer is in use only inside `_readable` and `go_on`, which the loop alone calls.
+ 3. The shared buffers are in use only inside `_readable`, `go_on` and `_send_buffers`, which the loop alone calls.
  4. While a thread sends on a connection, nobody else does, and its descriptor stays open.
  5. Whatever a client sends, the worst that happens is that its own connection is closed, with one line that says why.
 """
@@ -46,7 +46,7 @@ ANSWERS_WAITING_MAX = 100
 ANSWERS_BYTES_MAX = 1024 * 1024
 FLUSH_BYTES_MIN = ANSWERS_BYTES_MAX // FRAMES_MAX  # an answer of so many is sent before the next request is looked at
 PIECES_MAX = 256  # of one sendmsg
-SENDFILE_BYTES_MIN = 32 * 1024  # less is cheaper read and sent
+OUTBOX_BYTES = 96 * 1024  # so much of files is cheaper read, and sent in one call with what is around it
 SENDFILE_BYTES_MAX = 16 * 1024 * 1024  # in one call, so that other connections have the thread too
 READER_WAIT_MS = 5  # that a thread waits for a reader who does not keep up
 SENDFILE_LOOP_BYTES_MAX = 1024 * 1024  # in one turn of the loop, so that others have theirs
@@ -405,11 +405,11 @@ class Connection:
         try:
             while out:
                 first = out[0]
-                if isinstance(first, FileRange):
+                if isinstance(first, Slice):
+                    self._open(first)
+                elif isinstance(first, FileRange) and first.size > OUTBOX_BYTES:
                     if not self._send_file(first):
                         return
-                elif isinstance(first, Slice):
-                    self._open(first)
                 elif not self._send_buffers():
                     return
         except (BlockingIOError, InterruptedError):
@@ -422,47 +422,44 @@ class Connection:
                 self.loop.call_soon(self.go_on)
 
     def _send_buffers(self) -> bool:
-        """Sends the buffers up to the next file; False when the socket has had enough."""
+        """Sends buffers, and what is read from files into the shared outbox; False when that has to be waited for."""
         out = self.out
+        taken: list[Any] = []
         pieces: list[Any] = []
+        total = filled = 0
         while out and len(pieces) < PIECES_MAX:
-            piece = out[0]
+            piece: Any = out[0]
             if isinstance(piece, Slice):
                 self._open(piece)
                 continue
             if isinstance(piece, FileRange):
-                break
-            pieces.append(piece)
-            out.popleft()
-        total = sum(map(len, pieces))
-        try:
-            if len(pieces) == 1:
-                sent = self.socket.send(pieces[0], socket.MSG_MORE if out else 0)
+                data = self.network.outbox[filled : filled + piece.size]
+                if len(data) < piece.size or not piece.file.read_now(piece.position, data):
+                    break
+                filled += piece.size
             else:
-                sent = self.socket.sendmsg(pieces, (), socket.MSG_MORE if out else 0)
+                data = piece
+            taken.append(out.popleft())
+            pieces.append(data)
+            total += len(data)
+        if not pieces:
+            return self._send_file(out[0])  # type: ignore[arg-type]
+        try:
+            sent = self.socket.sendmsg(pieces, (), socket.MSG_MORE if out else 0)
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent == total:
             return True
-        for piece in reversed(pieces):
-            total -= len(piece)
-            if sent <= total:
-                out.appendleft(piece)
-            else:
-                out.appendleft(memoryview(piece)[sent - total :])
-                break
+        while total > sent:
+            total -= len(pieces.pop())
+            piece = taken.pop()
+            out.appendleft(piece if total >= sent else rest(piece, sent - total))
         self._wait_writable()
         return False
 
     def _open(self, records: Slice) -> None:
-        """Puts what a slice is made of in its place: a few bytes that are in memory as they are, everything else as files."""
+        """Puts what a slice is made of in its place."""
         self.out.popleft()
-        if records.size < SENDFILE_BYTES_MIN and len(records.ranges) == 1:
-            part = records.ranges[0]
-            data = part.file.read_now(part.position, part.size)
-            if data is not None:
-                self.out.appendleft(data)
-                return
         self.out.extendleft(records.ranges[::-1])  # type: ignore[arg-type]
 
     def _send_file(self, part: FileRange) -> bool:
@@ -555,6 +552,15 @@ class Connection:
             if ctx.abandoned is not None:
                 ctx.abandoned()
         self.network.forget(self)
+
+
+def rest(piece: Any, sent: int) -> Any:
+    """What is left of a piece of which so much was sent."""
+    if isinstance(piece, FileRange):
+        piece.position += sent
+        piece.size -= sent
+        return piece
+    return memoryview(piece)[sent:]
 
 
 def send_patiently(descriptor: int, part: FileRange, size: int) -> int:

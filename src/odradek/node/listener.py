@@ -23,7 +23,7 @@ from typing import NamedTuple
 from odradek.api.services import Services
 from odradek.api.table import Handler
 from odradek.core.config.broker import BrokerConfig
-from odradek.node.connection import INBOX_BYTES, Connection
+from odradek.node.connection import INBOX_BYTES, OUTBOX_BYTES, Connection
 from odradek.node.errors import StartFailed
 from odradek.node.timers import Timers
 from odradek.wire.errors import ProtocolError
@@ -96,6 +96,7 @@ class Listener:
         self.timers = timers
         self.loop = asyncio.get_running_loop()
         self.inbox = memoryview(bytearray(INBOX_BYTES))
+        self.outbox = memoryview(bytearray(OUTBOX_BYTES))
         self.connections: dict[Connection, None] = {}
         self.by_host: Counter[str] = Counter()
         self.spares: list[bytearray] = []
