@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
+from odradek.core.metadata.ids import id_bytes
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import VotersRecord
 
 KRAFT_VERSION_MIN: Final = 0
 KRAFT_VERSION_MAX: Final = 1
 
-_VOTER: Final = re.compile(r"([0-9]+)@(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]+)")
+_VOTER: Final = re.compile(r"([0-9]+)@(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]+)(?::([A-Za-z0-9_-]{22}))?")
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -71,10 +72,25 @@ class VoterSet(msgspec.Struct, frozen=True):
 
 def parse_voters(text: str, listener: str) -> VoterSet:
     """The voters of `controller.quorum.voters`: 1@host:9093,2@[::1]:9093; each at its listener of that name."""
+    return _parse(text, listener, "controller.quorum.voters", "id@host:port", has_directory=False)
+
+
+def parse_initial_voters(text: str, listener: str) -> VoterSet:
+    """The first voters of a cluster, with the ids of their folders: 1@host:9093:JEXY6aqzQY-32P5TStzaFg."""
+    voters = _parse(text, listener, "the initial controllers", "id@host:port:directory", has_directory=True)
+    if not voters.voters:
+        raise ValueError("the initial controllers are none: name at least one")
+    if len(set(voters.ids)) < len(voters.ids) or len({voter.directory_id for voter in voters.voters}) < len(voters.ids):
+        raise ValueError("the initial controllers name an id or a directory twice")
+    return voters
+
+
+def _parse(text: str, listener: str, what: str, form: str, *, has_directory: bool) -> VoterSet:
     voters = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = _VOTER.fullmatch(part)
-        if match is None:
-            raise ValueError(f"controller.quorum.voters has {part!r}: write each voter as id@host:port")
-        voters.append(Voter(int(match[1]), NIL_UUID, ((listener, match[2] or match[3], int(match[4])),)))
+        if match is None or bool(match[5]) != has_directory:
+            raise ValueError(f"{what}: {part!r} is no voter, write each as {form}")
+        directory_id = id_bytes(match[5]) if has_directory else NIL_UUID
+        voters.append(Voter(int(match[1]), directory_id, ((listener, match[2] or match[3], int(match[4])),)))
     return VoterSet(tuple(voters))
