@@ -23,6 +23,7 @@ from odradek.wire.messages import (
     ControllerRegistrationRequest,
     ElectLeadersRequest,
     FeatureLevelRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
@@ -154,7 +155,7 @@ def test_the_preferred_leader_is_elected_on_demand() -> None:
     result = decision.response.replica_election_results[0].partition_result[0]
     assert (decision.records, result.error_code) == ([], ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     image = with_topic(cluster([1, 2]), 1, 2)
-    image.topics["t"].partitions[0] = Partition(replicas=(1, 2), isr=(1, 2), leader=2, directories=(folder_of(1), folder_of(2)))
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=2))
     decision = elect_leaders(image, asked, RULES)
     replayed(image, decision.records)
     assert decision.response.replica_election_results[0].partition_result[0].error_code == 0

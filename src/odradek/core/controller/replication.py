@@ -5,14 +5,15 @@ Invariants
  2. A broker that comes leads partitions that have no leader, where it may.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
 from odradek.core.controller.decision import Versioned
 from odradek.core.controller.partition_change import Election, PartitionChange
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from odradek.core.metadata.topics import NO_LEADER, Partition
+from odradek.core.metadata.locations import PartitionKey
+from odradek.core.metadata.topics import NO_LEADER
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -46,27 +47,21 @@ def may_elect_unclean(image: MetadataImage, topic: str, rules: ReplicationRules)
     return rules.unclean_leader_election_enable if value is None else value.strip().lower() == "true"
 
 
-def partitions(image: MetadataImage) -> Iterator[tuple[bytes, int, Partition]]:
-    for topic in image.topics.values():
-        for number, partition in topic.partitions.items():
-            yield topic.id, number, partition
+def in_isr(image: MetadataImage, broker: int) -> list[PartitionKey]:
+    return list(image.locations.isr.get(broker, ()))
 
 
-def in_isr(image: MetadataImage, broker: int) -> list[tuple[bytes, int]]:
-    return [(topic_id, number) for topic_id, number, partition in partitions(image) if broker in partition.isr]
+def in_elr(image: MetadataImage, broker: int) -> list[PartitionKey]:
+    return list(image.locations.elr.get(broker, ()))
 
 
-def in_elr(image: MetadataImage, broker: int) -> list[tuple[bytes, int]]:
-    return [(topic_id, number) for topic_id, number, partition in partitions(image) if broker in partition.elr]
-
-
-def leaderless(image: MetadataImage) -> list[tuple[bytes, int]]:
-    return [(topic_id, number) for topic_id, number, partition in partitions(image) if partition.leader == NO_LEADER]
+def leaderless(image: MetadataImage) -> list[PartitionKey]:
+    return list(image.locations.leaders.get(NO_LEADER, ()))
 
 
 def changes(
     image: MetadataImage,
-    chosen: Iterable[tuple[bytes, int]],
+    chosen: Iterable[PartitionKey],
     rules: ReplicationRules,
     *,
     leaving: int | None = None,

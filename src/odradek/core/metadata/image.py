@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from odradek.core.metadata.brokers import Broker, ControllerNode
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.ids import id_text
+from odradek.core.metadata.locations import Locations
 from odradek.core.metadata.topics import Partition, Topic
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -63,6 +64,7 @@ class MetadataImage:
         self.controllers: dict[int, ControllerNode] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self._locations: Locations | None = None  # of the partitions
         self.configs: dict[tuple[int, str], dict[str, str]] = {}  # by type and name of the resource
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.next_producer_id = -1  # no block was given out yet
@@ -121,6 +123,13 @@ class MetadataImage:
             delegation_tokens=dict.fromkeys(self.delegation_tokens),
         )
 
+    @property
+    def locations(self) -> Locations:
+        """Which partitions a broker leads or has, and which a folder has."""
+        if self._locations is None:
+            self._locations = Locations(self.topics.values())
+        return self._locations
+
     def _note(self, kind: str, key: object) -> None:
         if self._delta is not None:
             getattr(self._delta, kind)[key] = None
@@ -134,6 +143,7 @@ class MetadataImage:
                 setattr(made, name, value.copy())
         made.topics = {name: Topic(name, topic.id, topic.partitions.copy()) for name, topic in self.topics.items()}
         made.topics_by_id = {topic.id: topic for topic in made.topics.values()}
+        made._locations = None
         made.configs = {resource: entries.copy() for resource, entries in self.configs.items()}
         made.client_quotas = {entity: quotas.copy() for entity, quotas in self.client_quotas.items()}
         made._delta = None
@@ -148,8 +158,11 @@ class MetadataImage:
         return topic
 
     def _set_partition(self, topic: Topic, number: int, partition: Partition) -> None:
+        key = (topic.id, number)
+        if self._locations is not None:
+            self._locations.update(key, topic.partitions.get(number), partition)
         topic.partitions[number] = partition
-        self._note("partitions", (topic.id, number))
+        self._note("partitions", key)
 
     def _topic_record(self, record: TopicRecord) -> None:
         if record.name in self.topics:
@@ -171,6 +184,9 @@ class MetadataImage:
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self._topic(record.topic_id)
         del self.topics[topic.name], self.topics_by_id[topic.id]
+        if self._locations is not None:
+            for number, partition in topic.partitions.items():
+                self._locations.update((topic.id, number), partition, None)
         resource = (TOPIC_RESOURCE, topic.name)
         had_configs = self.configs.pop(resource, None)
         if had_configs:
