@@ -8,6 +8,7 @@ import msgspec
 from odradek.core.controller.controller import ControllerConfig
 from odradek.core.controller.replication import ReplicationRules
 from odradek.core.metadata.features import supported_features
+from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import Disk
 from odradek.node.controller import ControllerHost
 from odradek.node.format import format_folder, read_bootstrap
@@ -45,7 +46,7 @@ def formatted(disk: Disk, path: str) -> None:
         cluster_id=CLUSTER_ID,
         directory_id=DIRECTORY_ID,
         now_ms=1_700_000_000_000,
-        endpoints=ENDPOINTS,
+        voters=VoterSet((Voter(NODE, DIRECTORY_ID, ENDPOINTS),)),
     )
 
 

@@ -5,20 +5,20 @@ Invariants
  2. All folders are of one cluster and of this node; a new folder beside old ones joins them.
 """
 
-import base64
 import os
-import uuid
 from collections.abc import Callable
 
 import msgspec
 
 from odradek.core.config.broker import BrokerConfig
+from odradek.core.metadata.ids import id_text
+from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.disk import Disk, Lock
 from odradek.log.folder import lock_folder
 from odradek.log.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 from odradek.node.errors import StartFailed
-from odradek.node.format import format_folder
+from odradek.node.format import format_folder, new_id
 
 
 class Folder(msgspec.Struct):
@@ -58,14 +58,16 @@ def open_folders(
         metadata_path = os.path.abspath(config.metadata_log_dir)
         for folder in folders:
             if folder.meta is None:
+                directory_id = new_id()
+                alone = VoterSet((Voter(config.node_id, directory_id, endpoints),))
                 format_folder(
                     folder.disk,
                     folder.path,
                     node_id=config.node_id,
                     cluster_id=cluster_id,
-                    directory_id=uuid.uuid4().bytes,
+                    directory_id=directory_id,
                     now_ms=now_ms,
-                    endpoints=endpoints if folder.path == metadata_path else None,
+                    voters=alone if folder.path == metadata_path else None,
                 )
                 folder.meta = read_meta_properties(folder.disk, f"{folder.path}/{META_PROPERTIES}")
         metadata = next(folder for folder in folders if folder.path == metadata_path)
@@ -110,11 +112,4 @@ def check_ids(folders: list[Folder], node_id: int) -> str:
     if len(clusters) > 1:
         told = ", ".join(f"{path} of {cluster}" for cluster, path in clusters.items())
         raise StartFailed(f"the folders in log.dirs belong to different clusters: {told}")
-    return next(iter(clusters), "") or new_cluster_id()
-
-
-def new_cluster_id() -> str:
-    """A random id as Kafka writes them: base64 for URLs, never with a dash first."""
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()).startswith("-"):
-        pass
-    return text
+    return next(iter(clusters), "") or id_text(new_id())

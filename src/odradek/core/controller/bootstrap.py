@@ -8,11 +8,21 @@ Invariants
  2. A transaction that another controller left open is aborted before anything is decided.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from odradek.core.controller.decision import Decision, Versioned
 from odradek.core.controller.replication import MIN_INSYNC_REPLICAS
-from odradek.core.metadata.features import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION, SERVED, RecordVersions
+from odradek.core.metadata.features import (
+    ELR_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_MAX,
+    SERVED,
+    RecordVersions,
+    release,
+)
 from odradek.core.metadata.image import BROKER_RESOURCE, MetadataImage
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -25,12 +35,26 @@ from odradek.wire.messages import (
 
 TRANSACTION_NAME = "Bootstrap records"
 ABORT_REASON = "Controller failover"
+DEFAULT_SINCE: Final = {GROUP_VERSION: 22, ELR_VERSION: 26}  # the metadata.version from which on a new cluster has them
+NEEDED_BY: Final = {ELR_VERSION: 23}  # the metadata.version without which they cannot be
 
 
-def new_features() -> list[Versioned]:
-    """The feature levels of a new cluster: all that is served, metadata.version first; kraft.version stands elsewhere."""
-    names = [METADATA_VERSION, *sorted(name for name in SERVED if name not in (METADATA_VERSION, KRAFT_VERSION))]
-    return [(FeatureLevelRecord(name=name, feature_level=SERVED[name][1]), 0) for name in names]
+def new_features(metadata_version: int = METADATA_VERSION_MAX, wanted: Mapping[str, int] | None = None) -> list[Versioned]:
+    """The feature levels of a new cluster: metadata.version first, then what is served and was a default by then, unless another
+    level is wanted; kraft.version stands elsewhere. ValueError when a level is not served, or needs a higher metadata.version."""
+    levels = {METADATA_VERSION: metadata_version}
+    for name in sorted(name for name in SERVED if name not in (METADATA_VERSION, KRAFT_VERSION)):
+        levels[name] = SERVED[name][1] if metadata_version >= DEFAULT_SINCE[name] else 0
+    for name, level in (wanted or {}).items():
+        low, high = SERVED.get(name, (0, 0))
+        if name in (METADATA_VERSION, KRAFT_VERSION) or high == 0:
+            raise ValueError(f"{name} cannot be set, only {', '.join(sorted(DEFAULT_SINCE))}")
+        if not low <= level <= high:
+            raise ValueError(f"{name} has the levels {low} to {high}, not {level}")
+        if level and metadata_version < NEEDED_BY.get(name, 0):
+            raise ValueError(f"{name}={level} needs metadata.version {release(NEEDED_BY[name])} or higher")
+        levels[name] = level
+    return [(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in levels.items() if level]
 
 
 def activation(image: MetadataImage, bootstrap: Sequence[Message], min_insync_replicas: int) -> Decision[None]:

@@ -1,6 +1,7 @@
 """Ids as people see them: 16 bytes in base64 for URLs, without padding, as Kafka prints and writes them."""
 
 import base64
+import re
 
 
 def id_text(value: bytes) -> str:
@@ -9,7 +10,6 @@ def id_text(value: bytes) -> str:
 
 def id_bytes(text: str) -> bytes:
     """ValueError when the text is no id."""
-    value = base64.urlsafe_b64decode(text + "==")
-    if len(value) != 16:
-        raise ValueError(f"{text!r} is no id")
-    return value
+    if re.fullmatch("[A-Za-z0-9_-]{22}", text) is None:
+        raise ValueError(f"{text!r} is no id: it has 22 letters, digits, _ and -")
+    return base64.urlsafe_b64decode(text + "==")
