@@ -41,9 +41,9 @@ class ControllerHost:
         decision = decide(controller)
         offset = quorum.end_offset - 1
         try:
-            if decision.records:
-                offset = quorum.append(decision.records)
-                controller.replay(decision.records)
+            for batch in decision.batches():
+                offset = quorum.append(batch)
+                controller.replay(batch)
             await quorum.commit(offset)
         except DiskFailed as error:  # the node ends
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata cannot be written: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ from odradek.core.metadata.brokers import Broker
 from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
 from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from odradek.core.metadata.locations import RESERVED_DIRECTORIES
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     BrokerRegistrationChangeRecord,
@@ -25,10 +25,10 @@ from odradek.wire.messages import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
+    UnregisterBrokerResponse,
 )
 
 FENCE, UNFENCE = 1, -1
-RESERVED_DIRECTORIES = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 def register_broker(
@@ -85,7 +85,7 @@ def register_broker(
         is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
         records += after_stop(image, request.broker_id, rules, is_clean=is_clean)
     records.append((record, versions.register_broker))
-    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), is_atomic=False)
 
 
 def check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
@@ -144,7 +144,7 @@ def unfence(image: MetadataImage, broker_id: int, broker_epoch: int, rules: Repl
     if not check_epoch(image, broker_id, broker_epoch).fenced:
         return Decision([], None)
     change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
-    return Decision([(change, 0), *changes(image, leaderless(image), rules, coming=broker_id)], None)
+    return Decision([(change, 0), *changes(image, leaderless(image), rules, coming=broker_id)], None, is_atomic=False)
 
 
 def fence(image: MetadataImage, broker_id: int, rules: ReplicationRules) -> Decision[None]:
@@ -153,7 +153,7 @@ def fence(image: MetadataImage, broker_id: int, rules: ReplicationRules) -> Deci
     if broker.fenced:
         return Decision([], None)
     change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE)
-    return Decision([*changes(image, in_isr(image, broker_id), rules, leaving=broker_id), (change, 0)], None)
+    return Decision([*changes(image, in_isr(image, broker_id), rules, leaving=broker_id), (change, 0)], None, is_atomic=False)
 
 
 def shut_down(image: MetadataImage, broker_id: int, broker_epoch: int, rules: ReplicationRules) -> Decision[None]:
@@ -162,17 +162,18 @@ def shut_down(image: MetadataImage, broker_id: int, broker_epoch: int, rules: Re
     if not check_epoch(image, broker_id, broker_epoch).in_controlled_shutdown:
         change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=1)
         records.append((change, 1))
-    return Decision([*records, *changes(image, in_isr(image, broker_id), rules, leaving=broker_id)], None)
+    return Decision([*records, *changes(image, in_isr(image, broker_id), rules, leaving=broker_id)], None, is_atomic=False)
 
 
-def unregister_broker(image: MetadataImage, broker_id: int, rules: ReplicationRules) -> Decision[None]:
+def unregister_broker(image: MetadataImage, broker_id: int, rules: ReplicationRules) -> Decision[UnregisterBrokerResponse]:
     """A broker is gone for good."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     chosen = [*in_isr(image, broker_id), *in_elr(image, broker_id)]
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Decision([*changes(image, chosen, rules, leaving=broker_id), (record, 0)], None)
+    records = [*changes(image, chosen, rules, leaving=broker_id), (record, 0)]
+    return Decision(records, UnregisterBrokerResponse(error_message=None), is_atomic=False)
 
 
 def register_controller(image: MetadataImage, request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:

@@ -5,8 +5,8 @@ should have are not spoken of.
 """
 
 from odradek.core.controller.decision import RECORDS_MAX, Decision, Versioned
-from odradek.core.controller.partition_change import Election, PartitionChange
-from odradek.core.controller.replication import ReplicationRules, effective_min_insync_replicas
+from odradek.core.controller.partition_change import Election
+from odradek.core.controller.replication import ReplicationRules, partition_change
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import NO_LEADER
 from odradek.wire.errors import ErrorCode, Refused
@@ -58,12 +58,7 @@ def elected(image: MetadataImage, topic_name: str, number: int, election: Electi
     is_preferred = election is Election.PREFERRED
     if partition.leader == partition.preferred_leader if is_preferred else partition.leader != NO_LEADER:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
-
-    def may_lead(broker: int) -> bool:
-        return broker in image.brokers and image.brokers[broker].is_active
-
-    minimum = effective_min_insync_replicas(image, topic_name, rules)
-    record = PartitionChange(image, topic.id, number, minimum, may_lead, election).record()
+    record = partition_change(image, (topic.id, number), rules, election).record()
     if record is None:
         if is_preferred:
             raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED)

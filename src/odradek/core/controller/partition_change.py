@@ -15,15 +15,7 @@ from odradek.core.controller.decision import Versioned
 from odradek.core.controller.partitions import default_directory
 from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.topics import (
-    LOST_DIRECTORY,
-    MIGRATING_DIRECTORY,
-    NO_LEADER,
-    NO_LEADER_CHANGE,
-    RECOVERING,
-    UNASSIGNED_DIRECTORY,
-    Partition,
-)
+from odradek.core.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, Partition
 from odradek.wire.messages import PartitionChangeRecord
 
 LEADER_EPOCH_BUMP_LEVEL_MAX = 11  # until 3.6 brokers needed a new leader epoch when the ISR shrank
@@ -37,13 +29,8 @@ class Election(Enum):
 
 def is_online(image: MetadataImage, partition: Partition, broker_id: int) -> bool:
     """Whether a broker can reach the folder that its replica is in."""
-    directory = partition.directory(broker_id)
-    if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
-        return True
     broker = image.brokers.get(broker_id)
-    if directory == LOST_DIRECTORY or broker is None:
-        return False
-    return not broker.log_dirs or directory in broker.log_dirs
+    return broker is not None and broker.has_online(partition.directory(broker_id))
 
 
 class PartitionChange:
@@ -70,6 +57,8 @@ class PartitionChange:
         self.removing: Sequence[int] = partition.removing
         self.adding: Sequence[int] = partition.adding
         self.elr: Sequence[int] = partition.elr
+        self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
+        self.recovery_state = partition.recovery_state
         self.unclean_stop: int | None = None  # a broker that may have lost its tail
 
     def record(self) -> Versioned | None:
@@ -87,6 +76,8 @@ class PartitionChange:
         self._raise_epoch_for_shrunk_isr(record)
         self._note_last_leader(record)
         self._note_assignment(record)
+        if self.recovery_state != self.partition.recovery_state:
+            record.leader_recovery_state = self.recovery_state
         return None if record == unchanged else (record, self.versions.partition)
 
     def _complete_reassignment(self) -> None:
@@ -181,7 +172,7 @@ class PartitionChange:
     def _note_assignment(self, record: PartitionChangeRecord) -> None:
         before = self.partition
         if self.replicas and self.versions.has_directories:
-            known = dict(zip(before.replicas, before.directories, strict=True))
+            known = self.directories
             directories = [known.get(broker) or default_directory(self.image, broker) for broker in self.replicas]
             if tuple(directories) != before.directories:
                 record.directories = directories

@@ -5,7 +5,7 @@ Invariants
  2. A broker that comes leads partitions that have no leader, where it may.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -59,6 +59,26 @@ def leaderless(image: MetadataImage) -> list[PartitionKey]:
     return list(image.locations.leaders.get(NO_LEADER, ()))
 
 
+def partition_change(
+    image: MetadataImage,
+    key: PartitionKey,
+    rules: ReplicationRules,
+    election: Election | None = None,
+    may_lead: Callable[[int], bool] | None = None,
+) -> PartitionChange:
+    """A change under the settings of its topic. Where no election is asked for, it is unclean if the topic allows that."""
+    topic_id, number = key
+    topic = image.topics_by_id[topic_id].name
+
+    def is_active(broker: int) -> bool:
+        return broker in image.brokers and image.brokers[broker].is_active
+
+    if election is None:
+        election = Election.UNCLEAN if may_elect_unclean(image, topic, rules) else Election.ONLINE
+    minimum = effective_min_insync_replicas(image, topic, rules)
+    return PartitionChange(image, topic_id, number, minimum, may_lead or is_active, election)
+
+
 def changes(
     image: MetadataImage,
     chosen: Iterable[PartitionKey],
@@ -76,11 +96,8 @@ def changes(
         return broker == coming or (broker in image.brokers and image.brokers[broker].is_active)
 
     records = []
-    for topic_id, number in chosen:
-        topic = image.topics_by_id[topic_id].name
-        election = Election.UNCLEAN if may_elect_unclean(image, topic, rules) else Election.ONLINE
-        minimum = effective_min_insync_replicas(image, topic, rules)
-        change = PartitionChange(image, topic_id, number, minimum, may_lead, election)
+    for key in chosen:
+        change = partition_change(image, key, rules, may_lead=may_lead)
         change.isr = [broker for broker in change.isr if broker not in (leaving, unclean_stop)]
         change.unclean_stop = unclean_stop
         record = change.record()

@@ -7,6 +7,7 @@ Invariants
 
 import msgspec
 
+from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from odradek.wire.messages import BrokerRegistrationChangeRecord, RegisterBrokerRecord, RegisterControllerRecord
 
 
@@ -42,6 +43,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         if not self.log_dirs or self.cordoned_log_dirs is None:
             return True
         return not set(self.log_dirs) <= set(self.cordoned_log_dirs)
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether it can reach a folder, as far as is known."""
+        if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return directory != LOST_DIRECTORY and (not self.log_dirs or directory in self.log_dirs)
 
     @classmethod
     def of(cls, record: RegisterBrokerRecord) -> "Broker":
