@@ -9,8 +9,22 @@ from odradek.core.controller.decision import Decision
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterConfigsRequest,
     AlterConfigsResponse,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
@@ -21,10 +35,24 @@ from odradek.wire.messages import (
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 
+WITH_MESSAGE: dict[type[Message], Callable[..., Message]] = {  # answers that have one error, for all that was asked
+    ControllerRegistrationRequest: ControllerRegistrationResponse,
+    UnregisterBrokerRequest: UnregisterBrokerResponse,
+    UpdateFeaturesRequest: UpdateFeaturesResponse,
+}
+WITH_CODE: dict[type[Message], Callable[..., Message]] = {  # the same, without words
+    AllocateProducerIdsRequest: AllocateProducerIdsResponse,
+    AlterPartitionRequest: AlterPartitionResponse,
+    AssignReplicasToDirsRequest: AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest: BrokerHeartbeatResponse,
+    BrokerRegistrationRequest: BrokerRegistrationResponse,
+}
 ELECTION_ERROR_SINCE = 1  # before, partitions alone had one
 
 Answer = TypeVar("Answer", bound=Message)
@@ -63,8 +91,12 @@ def refusal(request: Message, refused: Refused, version: int) -> Message:
             return elections(request, refused, version)
         case AlterConfigsRequest() | IncrementalAlterConfigsRequest():
             return alterations(request, refused)
-        case UpdateFeaturesRequest():
-            return UpdateFeaturesResponse(error_code=code, error_message=message)
+        case AlterPartitionReassignmentsRequest():
+            return reassignments(request, refused)
+        case _ if (kind := WITH_MESSAGE.get(type(request))) is not None:
+            return kind(error_code=code, error_message=message)
+        case _ if (kind := WITH_CODE.get(type(request))) is not None:
+            return kind(error_code=code)
         case _:
             raise refused
 
@@ -97,3 +129,20 @@ def alterations(request: AlterConfigsRequest | IncrementalAlterConfigsRequest, r
         for resource in request.resources
     ]
     return response(responses=answers)  # type: ignore[no-any-return]  # the two are alike but for their names
+
+
+def reassignments(request: AlterPartitionReassignmentsRequest, refused: Refused) -> AlterPartitionReassignmentsResponse:
+    topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+    partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+    code, message = refused.code, refused.message
+    responses = [
+        topic(
+            name=wanted.name,
+            partitions=[
+                partition(partition_index=each.partition_index, error_code=code, error_message=message)
+                for each in wanted.partitions
+            ],
+        )
+        for wanted in request.topics
+    ]
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=message, responses=responses)

@@ -173,6 +173,10 @@ class ControllerSeam(Protocol):
         """Where the quorum stands."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """The clock that sessions of brokers are measured with."""
+        ...
+
 
 class Groups(Protocol):
     """The group coordinators of this node."""

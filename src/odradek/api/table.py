@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from odradek.api import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -40,6 +41,7 @@ from odradek.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
     update_features,
 )
 from odradek.wire.apis import APIS
@@ -73,11 +75,13 @@ SERVED: tuple[ModuleType, ...] = (
     delete_groups,
     offset_delete,
     elect_leaders,
+    alter_partition_reassignments,
     list_partition_reassignments,
     describe_quorum,
     update_features,
     describe_cluster,
     describe_producers,
+    unregister_broker,
     consumer_group_heartbeat,
     consumer_group_describe,
     describe_topic_partitions,

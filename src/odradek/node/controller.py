@@ -6,8 +6,9 @@ Invariants
  3. When the append is refused, nothing was decided.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from odradek.core.controller.controller import Controller, ControllerConfig
 from odradek.core.controller.decision import Decision
@@ -17,19 +18,27 @@ from odradek.node.quorum import Quorum
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 
+NS_PER_MS: Final = 1_000_000
+
 Answer = TypeVar("Answer")
 
 
 class ControllerHost:
-    def __init__(self, quorum: Quorum, config: ControllerConfig) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        config: ControllerConfig,
+        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // NS_PER_MS,
+    ) -> None:
         self.quorum = quorum
         self.config = config
+        self.monotonic_ms = monotonic_ms
         self.controller: Controller | None = None
 
     async def start(self, bootstrap: Sequence[Message]) -> None:
         """Becomes active. `bootstrap` are the records of bootstrap.checkpoint, for a log that is empty."""
         await self.quorum.start()
-        self.controller = Controller(self.quorum.image.copy(), self.config)
+        self.controller = Controller(self.quorum.image.copy(), self.config, self.monotonic_ms())
         await self.submit(lambda controller: controller.activate(bootstrap))
 
     async def submit(self, decide: Callable[[Controller], Decision[Answer]]) -> Answer:

@@ -173,7 +173,7 @@ def unregister_broker(image: MetadataImage, broker_id: int, rules: ReplicationRu
     chosen = [*in_isr(image, broker_id), *in_elr(image, broker_id)]
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
     records = [*changes(image, chosen, rules, leaving=broker_id), (record, 0)]
-    return Decision(records, UnregisterBrokerResponse(error_message=None), is_atomic=False)
+    return Decision(records, UnregisterBrokerResponse(), is_atomic=False)
 
 
 def register_controller(image: MetadataImage, request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:
@@ -198,4 +198,4 @@ def register_controller(image: MetadataImage, request: ControllerRegistrationReq
             for feature in request.features
         ],
     )
-    return Decision([(record, 0)], ControllerRegistrationResponse(error_message=None))
+    return Decision([(record, 0)], ControllerRegistrationResponse())

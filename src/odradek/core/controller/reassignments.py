@@ -27,7 +27,6 @@ from odradek.wire.messages import (
     ListPartitionReassignmentsResponse,
 )
 
-NOT_IN_PROGRESS = "No partition reassignment is in progress."
 TOO_MANY = f"{RECORDS_MAX} partitions have been reassigned; ask again for the rest"
 
 Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
@@ -52,7 +51,7 @@ def alter_reassignments(
                     raise Refused(ErrorCode.POLICY_VIOLATION, TOO_MANY)
                 record = altered(image, wanted.name, target, rules, may_resize=may_resize)
             except Refused as refusal:
-                result.error_code, result.error_message = refusal.code, refusal.message
+                result.error_code, result.error_message = refusal.code, refusal.message or None
             else:
                 records += [] if record is None else [record]
     return Decision(records, response)
@@ -107,7 +106,7 @@ def cancelled(
     image: MetadataImage, name: str, key: PartitionKey, partition: Partition, rules: ReplicationRules
 ) -> Versioned | None:
     if not partition.is_reassigning:
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, NOT_IN_PROGRESS)
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")  # the code says it all
     replicas = [replica for replica in partition.replicas if replica not in partition.adding]
     isr = [replica for replica in partition.isr if replica not in partition.adding]
     if not replicas:
