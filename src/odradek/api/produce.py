@@ -10,13 +10,14 @@ v12 a transaction's partitions are added by the first produce to them
 v13 topics by id
 
 A batch whose header says everything is appended inside the call, and answered in the same turn of the loop. One whose records
-must be read or compressed anew, or synced before the answer, is copied and goes on in a coroutine.
+must be read or compressed anew, or synced before the answer, is copied and goes on in a coroutine. With acks=all the answer
+waits, in the readers of the partitions and in one timer, until all replicas in sync have the batches.
 """
 
 from typing import NamedTuple
 
 from odradek.api.context import Context, Handled
-from odradek.api.services import Appended, Partition
+from odradek.api.services import Appended, Partition, Timer
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
 from odradek.wire.batch import (
@@ -35,7 +36,8 @@ from odradek.wire.messages import ProduceRequest, ProduceResponse
 
 KEY = 0
 ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics
-ACKS = (-1, 0, 1)
+ALL = -1
+ACKS = (ALL, 0, 1)
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
 WITHOUT_START = (
@@ -60,9 +62,18 @@ class Slow(NamedTuple):
     batch: bytearray
 
 
+class Uncommitted(NamedTuple):
+    """A batch that was appended, and whose answer waits for the other replicas."""
+
+    answer: PartitionAnswer
+    partition: Partition
+    end_offset: int
+
+
 def handle(request: ProduceRequest, ctx: Context) -> Handled:
     now_ms = ctx.node.now_ms()
     slow: list[Slow] = []
+    uncommitted: list[Uncommitted] = []
     response = ProduceResponse()
     for topic in request.topic_data:
         answers: list[PartitionAnswer] = []
@@ -76,7 +87,11 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                 continue
             if partition.is_plain and partition.admission.is_plausible(header, now_ms):
                 try:
-                    answers.append(taken(partition, partition.append(records, header, now_ms), now_ms))
+                    partition.check_acks(request.acks)
+                    appended = partition.append(records, header, now_ms)
+                    answers.append(answer := taken(partition, appended, now_ms))
+                    if request.acks == ALL and appended.last_offset >= partition.high_watermark:
+                        uncommitted.append(Uncommitted(answer, partition, appended.last_offset + 1))
                 except (Refused, ProtocolError) as error:
                     answers.append(refused(data.index, error, partition))
             else:
@@ -84,7 +99,10 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                 slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records)))  # the frame's memory is used again
         response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if slow:
-        return append_slowly(slow, response, request.acks, ctx)
+        return append_slowly(slow, uncommitted, response, request, ctx)
+    if uncommitted:
+        Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
+        return None
     if request.acks:
         return response
     close_if_refused(response, ctx)
@@ -144,26 +162,102 @@ def taken(partition: Partition, appended: Appended, now_ms: int) -> PartitionAns
     )
 
 
-async def append_slowly(slow: list[Slow], response: ProduceResponse, acks: int, ctx: Context) -> ProduceResponse | None:
+async def append_slowly(
+    slow: list[Slow], uncommitted: list[Uncommitted], response: ProduceResponse, request: ProduceRequest, ctx: Context
+) -> ProduceResponse | None:
     """Fills in the answers that take longer."""
     for answers, position, partition, batch in slow:
         try:
-            answers[position] = await admit_and_append(partition, batch, ctx)
+            partition.check_acks(request.acks)
+            appended, now_ms = await admit_and_append(partition, batch, ctx)
+            answers[position] = taken(partition, appended, now_ms)
+            if request.acks == ALL and appended.last_offset >= partition.high_watermark:
+                uncommitted.append(Uncommitted(answers[position], partition, appended.last_offset + 1))
         except (Refused, ProtocolError) as error:
             answers[position] = refused(partition.index, error, partition)
-    if acks:
+    if uncommitted:
+        Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
+        return None
+    if request.acks:
         return response
     close_if_refused(response, ctx)
     return None
 
 
-async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> PartitionAnswer:
+async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> tuple[Appended, int]:
     """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
     now_ms = ctx.node.now_ms()
     admitted = await ctx.node.look_into(lambda: partition.admission.admit(batch, now_ms))
     appended = await partition.append_later(admitted, read_header(admitted), now_ms)
     await partition.sync()
-    return taken(partition, appended, now_ms)
+    return appended, now_ms
+
+
+class Acknowledgement:
+    """An answer that waits until all of its batches are committed, or its time is over."""
+
+    __slots__ = ("ctx", "response", "timer", "waits")
+
+    def __init__(self, uncommitted: list[Uncommitted], response: ProduceResponse, ctx: Context) -> None:
+        self.waits: dict[Partition, list[Uncommitted]] = {}
+        for each in uncommitted:
+            self.waits.setdefault(each.partition, []).append(each)
+        self.response = response
+        self.ctx = ctx
+        self.timer: Timer | None = None
+
+    def wait(self, timeout_ms: int) -> None:
+        self.ctx.later()
+        self.ctx.abandoned = self.stop
+        self.timer = self.ctx.node.timers.after(max(timeout_ms, 0), self.time_out)
+        for partition in list(self.waits):
+            partition.readers[self] = None
+            self.partition_changed(partition)
+
+    def partition_changed(self, partition: Partition) -> None:
+        waits = self.waits.get(partition)
+        if waits is None:
+            return
+        left = []
+        for each in waits:
+            code = partition.outcome(each.end_offset)
+            if code is None:
+                left.append(each)
+            elif code:
+                fail(each.answer, code)
+        self.waits[partition] = left
+        if not left:
+            del self.waits[partition]
+            partition.readers.pop(self, None)
+            if not self.waits:
+                self.finish()
+
+    def time_out(self) -> None:
+        for waits in self.waits.values():
+            for each in waits:
+                fail(each.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self.finish()
+
+    def finish(self) -> None:
+        self.stop()
+        self.ctx.answer(self.response)
+
+    def stop(self) -> None:
+        """Waits no longer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        for partition in self.waits:
+            partition.readers.pop(self, None)
+        self.waits = {}
+
+
+def fail(answer: PartitionAnswer, code: ErrorCode) -> None:
+    """What was appended is not committed, as far as is known."""
+    answer.error_code = code
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
 
 
 def refused(index: int, error: Exception, partition: Partition | None = None) -> PartitionAnswer:

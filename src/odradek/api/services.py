@@ -15,6 +15,7 @@ from odradek.core.controller.quorum import QuorumStatus
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.partition.admission import Admission
 from odradek.core.partition.fetch_sessions import Sessions
+from odradek.core.partition.replica import Replica as FollowerState
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
@@ -101,7 +102,8 @@ class Partition(Protocol):
     admission: Admission
     is_plain: bool  # what is produced is appended at once, and needs no more than its header to be looked at
     is_closed: bool  # no longer led here
-    readers: dict[Reader, None]
+    readers: dict[Reader, None]  # told when the high watermark has moved
+    followers: dict[Reader, None]  # told when the log has grown
 
     @property
     def log_start(self) -> int: ...
@@ -118,6 +120,22 @@ class Partition(Protocol):
 
     async def append_later(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """The same, where it may have to wait for others, or for a slow disk. The bytes are not used again until then."""
+        ...
+
+    def check_acks(self, acks: int) -> None:
+        """Refuses a batch that could not be acknowledged."""
+        ...
+
+    def outcome(self, end_offset: int) -> ErrorCode | None:
+        """What to answer who waits for all replicas to have what ends at an offset; None as long as it has to wait."""
+        ...
+
+    def follower(self, broker_id: int, leader_epoch: int) -> FollowerState:
+        """Who fetches as a replica. Refused when it is none of the partition's."""
+        ...
+
+    def fetched(self, replica: FollowerState, offset: int, log_start: int, broker_epoch: int) -> None:
+        """A follower has everything below an offset. Refused when it is not who is registered."""
         ...
 
     async def sync(self) -> None:

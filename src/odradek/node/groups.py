@@ -76,6 +76,7 @@ class Shard:
         self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark, image)
         self.running: dict[TimerKey, Timer] = {}
         self.events: deque[Event] = deque()
+        self.told = -1  # the high watermark that the coordinator knows
         self.is_stepping = False
         self.is_loaded = False
         self.is_closed = False
@@ -89,10 +90,10 @@ class Shard:
         """Replays the partition."""
         partition = self.partition
         offset, count = partition.log_start, 0
-        while offset < partition.high_watermark and not self.is_closed:
+        while offset < partition.log_end and not self.is_closed:
             found = await partition.host.patiently(
                 partition.log,
-                lambda at=offset: partition.log.read(at, LOAD_BYTES, partition.high_watermark),  # type: ignore[misc]
+                lambda at=offset: partition.log.read(at, LOAD_BYTES, partition.log_end),  # type: ignore[misc]
             )
             data = await partition.host.patiently(partition.log, found.read)
             for position, header in whole_batches(data):
@@ -105,7 +106,8 @@ class Shard:
             logger.info("%s: %d records of groups and offsets loaded", partition, count)
         self.is_loaded = True
         self._do(self.coordinator.loaded(self.now()))
-        self.step(Committed(partition.high_watermark))
+        partition.readers[self] = None
+        self._tell_committed()
 
     def _replay(self, data: bytes, position: int, header: BatchHeader) -> int:
         if header.is_control:
@@ -122,6 +124,15 @@ class Shard:
         return header.record_count
 
     # -- running
+
+    def partition_changed(self, _: object) -> None:
+        if not self.is_closed:
+            self._tell_committed()
+
+    def _tell_committed(self) -> None:
+        if self.partition.high_watermark > self.told:
+            self.told = self.partition.high_watermark
+            self.step(Committed(self.told))
 
     def step(self, event: Event) -> None:
         """Has the coordinator take an event, after those that are under way, and when it is loaded."""
@@ -162,7 +173,7 @@ class Shard:
             self.events.append(WriteFailed(write, refused.code))
             return
         self.coordinator.appended(write, appended.first_offset)
-        self.events.append(Committed(self.partition.high_watermark))
+        self._tell_committed()
 
     def _set_timer(self, key: TimerKey, deadline_ms: int) -> None:
         if (timer := self.running.pop(key, None)) is not None:
@@ -177,6 +188,7 @@ class Shard:
     def close(self) -> None:
         """Somebody else's now, or nobody's."""
         self.is_closed = True
+        self.partition.readers.pop(self, None)
         for timer in self.running.values():
             timer.cancel()
         self.running.clear()

@@ -31,6 +31,7 @@ from odradek.core.controller.topics import TopicRules
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.features import SERVED, UnsupportedFeature, supported_features
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.fetch_sessions import Sessions
 from odradek.core.raft.batches import CorruptSnapshot
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
@@ -195,7 +196,17 @@ class Node:
             for folder in folders.folders
             if folder.path in map(os.path.abspath, self.config.log_dirs)
         ]
-        self.partitions = Partitions(self.node_id, log_folders, self.image, self.topic_config, self.now_ms, self.fail)
+        self.session = BrokerSession.alone()
+        self.partitions = Partitions(
+            self.node_id,
+            log_folders,
+            self.image,
+            self.topic_config,
+            self.now_ms,
+            self.fail,
+            self.session,
+            self.config.integer("replica.lag.time.max.ms"),
+        )
         self.groups = Groups(self.image, self.config, self.timers, self.now_ms)
         await self._follow(self.image.changes())
         self.quorum.on_commit(lambda _: self._changed())

@@ -1,7 +1,9 @@
-"""One partition that this node leads: its log, its topic's rules, and the readers that wait for it.
+"""One partition that this node leads: its log, its topic's rules, and those that wait for it.
+
+What is committed, and who is in sync, is decided by its `Leader`.
 
 Invariants
- 1. With one replica a record is committed when it is in the log: the high watermark is the end of the log.
+ 1. The log's high watermark is the leader's.
  2. What a reader waits for is looked at once in a turn of the loop, however often the partition grew in it.
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
@@ -14,7 +16,10 @@ from odradek.api.context import Postponed
 from odradek.api.services import Found, Reader
 from odradek.core.config.topic import TopicConfig
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
+from odradek.core.metadata.topics import Partition as State
 from odradek.core.partition.admission import Admission
+from odradek.core.partition.leader import NO_EPOCH, Leader
+from odradek.core.partition.replica import Replica
 from odradek.log.config import INT64_MAX, LogConfig
 from odradek.log.disk import Cold, DiskFailed, DiskFull
 from odradek.log.log import Appended, Log, Origin
@@ -29,6 +34,8 @@ from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 if TYPE_CHECKING:
     from odradek.node.partitions import Partitions
 
+ACKS_ALL = -1
+
 
 def log_config(config: TopicConfig) -> LogConfig:
     return LogConfig(**{name: getattr(config, name) for name in LogConfig.__struct_fields__})
@@ -37,11 +44,13 @@ def log_config(config: TopicConfig) -> LogConfig:
 class Partition:
     __slots__ = (
         "admission",
+        "followers",
         "host",
         "index",
         "is_closed",
         "is_plain",
         "is_simple",
+        "leader",
         "leader_epoch",
         "log",
         "readers",
@@ -51,34 +60,42 @@ class Partition:
     )
 
     def __init__(
-        self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, leader_epoch: int, config: TopicConfig
+        self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, state: State, config: TopicConfig
     ) -> None:
         self.host = host
         self.log = log
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.readers: dict[Reader, None] = {}
+        self.readers: dict[Reader, None] = {}  # that wait for the high watermark
+        self.followers: dict[Reader, None] = {}  # that wait for the end of the log
         self.is_closed = False
         self.writing = host.writing_of(log)
         self.writing.partitions[self] = None
+        self.leader_epoch = NO_EPOCH
+        self.leader = Leader(host.node_id, host.image.brokers, host.session, host.lag_time_max_ms, log.high_watermark)
         self.configure(config)
-        self.lead(leader_epoch)
+        self.lead(state)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    def lead(self, leader_epoch: int) -> None:
-        """Begins an epoch, also when nothing is ever written in it."""
-        self.leader_epoch = leader_epoch
-        self.log.epochs.assign(leader_epoch, self.log.end_offset)
-        self.log.move_high_watermark(self.log.end_offset)
+    def lead(self, state: State) -> None:
+        """Leads as the metadata says. An epoch begins also when nothing is ever written in it."""
+        if state.leader_epoch > self.leader_epoch:
+            self.leader_epoch = state.leader_epoch
+            self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
+        now_ms = self.host.monotonic_ms()
+        if self.leader.lead(state, self.log.end_offset, self.leader.min_insync_replicas, now_ms):
+            self.host.committed(self)
 
     def configure(self, config: TopicConfig) -> None:
         self.admission = Admission.of(config)
         self.is_simple = self.admission.is_plain and config.flush_messages == INT64_MAX
         self.decide_way()
         self.log.configure(log_config(config))
+        if self.leader.configure(config.min_insync_replicas, self.host.monotonic_ms()):
+            self.host.committed(self)
 
     def decide_way(self) -> None:
         """Whether what is produced can be appended at once: the topic asks for no more, and the folder is fast."""
@@ -125,9 +142,30 @@ class Partition:
         if self.is_closed:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is no longer led here")
 
+    def check_acks(self, acks: int) -> None:
+        """Refuses a batch that could not be acknowledged."""
+        code = self.leader.admission(acks_all=acks == ACKS_ALL, now_ms=self.host.monotonic_ms())
+        if code:
+            raise Refused(code, f"{self} has {len(self.leader.isr)} replicas in sync")
+
+    def outcome(self, end_offset: int) -> ErrorCode | None:
+        """What to answer who waits for all replicas to have what ends at an offset; None as long as it has to wait."""
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if self.is_closed else self.leader.outcome(end_offset, self.host.monotonic_ms())
+
+    def follower(self, broker_id: int, leader_epoch: int) -> Replica:
+        return self.leader.follower(broker_id, leader_epoch)
+
+    def fetched(self, replica: Replica, offset: int, log_start: int, broker_epoch: int) -> None:
+        """A follower has everything below an offset."""
+        if self.leader.fetched(replica, offset, log_start, broker_epoch, self.host.monotonic_ms()):
+            self.host.committed(self)
+        if self.leader.unsent is not None:
+            self.host.isr_changed(self)
+
     def append_own(self, records: bytearray, now_ms: int) -> Appended:
         """Appends what a coordinator of this node writes."""
         self.check_open()
+        self.check_acks(ACKS_ALL)
         self.writing.check()
         try:
             appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
@@ -199,5 +237,5 @@ class Partition:
         """No longer led here: those who wait for it learn why when they look."""
         self.is_closed = True
         self.writing.partitions.pop(self, None)
-        for reader in list(self.readers):
+        for reader in (*self.readers, *self.followers):
             reader.partition_changed(self)

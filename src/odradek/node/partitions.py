@@ -11,6 +11,7 @@ Invariants
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +22,8 @@ from odradek.core.config.topic import TopicConfig
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from odradek.core.metadata.topics import Topic
+from odradek.core.partition.broker_session import BrokerSession
+from odradek.core.partition.isr_changes import IsrChanges
 from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
@@ -36,6 +39,11 @@ Result = TypeVar("Result")
 logger = logging.getLogger("odradek.partitions")
 
 
+def boot_clock_ms() -> int:
+    """A clock that never goes back, and runs on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
 class Partitions:
     def __init__(
         self,
@@ -45,6 +53,9 @@ class Partitions:
         topic_config: Callable[[str], TopicConfig],
         now_ms: Callable[[], int],
         failed: Callable[[OSError], None],
+        session: BrokerSession,
+        lag_time_max_ms: int,
+        monotonic_ms: Callable[[], int] = boot_clock_ms,
     ) -> None:
         """`failed` is told of a disk that can no longer be trusted."""
         self.node_id = node_id
@@ -61,7 +72,13 @@ class Partitions:
         self.writings = {folder: Writing(folder) for folder in folders}
         self.unmade: dict[tuple[bytes, int], None] = {}  # partitions for whose logs there was no room
         self.flushes: dict[Log, asyncio.Task[None]] = {}
-        self.changed: dict[Partition, None] = {}
+        self.changed: dict[Partition, None] = {}  # whose readers are to be told
+        self.grown: dict[Partition, None] = {}  # whose followers are
+        self.monotonic_ms = monotonic_ms
+        self.session = session
+        self.lag_time_max_ms = lag_time_max_ms
+        self.isr_changes = IsrChanges(node_id)
+        self.send_isr_changes: Callable[[], None] = lambda: None
         self.tasks: set[asyncio.Task[None]] = set()
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
@@ -141,7 +158,7 @@ class Partitions:
                 partition.close()
             return
         if partition is not None:
-            partition.lead(state.leader_epoch)
+            partition.lead(state)
             return
         log = next(
             (folder.logs[name] for folder in self.folders if (name := TopicPartition(topic.name, index)) in folder.logs), None
@@ -151,7 +168,7 @@ class Partitions:
         led = self.by_name.setdefault(topic.name, {})
         self.by_id[topic.id] = led
         config = self.topic_config(topic.name)
-        led[index] = Partition(self, log, topic.name, topic.id, index, state.leader_epoch, config)
+        led[index] = Partition(self, log, topic.name, topic.id, index, state, config)
 
     async def _delete(self, topic: Topic) -> None:
         led = self.by_name.pop(topic.name, {})
@@ -182,17 +199,37 @@ class Partitions:
     # -- what a partition tells
 
     def grew(self, partition: Partition) -> None:
+        """Something was appended."""
         log = partition.log
-        log.move_high_watermark(log.end_offset)
-        if partition.readers and partition not in self.changed:
-            if not self.changed:
-                self.loop.call_soon(self._wake)
-            self.changed[partition] = None
+        if partition.leader.appended(log.end_offset, self.monotonic_ms()):
+            self.committed(partition)
+        if partition.followers:
+            self._wake_soon(self.grown, partition)
         if log.has_rolled and log not in self.flushes:
             self.spawn(self.flush(log, closed_only=True))
 
+    def committed(self, partition: Partition) -> None:
+        """The high watermark has moved."""
+        partition.log.move_high_watermark(partition.leader.high_watermark)
+        if partition.readers:
+            self._wake_soon(self.changed, partition)
+
+    def isr_changed(self, partition: Partition) -> None:
+        """The leader has a change of the ISR to send."""
+        self.isr_changes.add((partition.topic_id, partition.index), partition.leader)
+        self.send_isr_changes()
+
+    def _wake_soon(self, waiting: dict[Partition, None], partition: Partition) -> None:
+        if not self.changed and not self.grown:
+            self.loop.call_soon(self._wake)
+        waiting[partition] = None
+
     def _wake(self) -> None:
         changed, self.changed = self.changed, {}
+        grown, self.grown = self.grown, {}
+        for partition in grown:
+            for follower in list(partition.followers):
+                follower.partition_changed(partition)
         for partition in changed:
             for reader in list(partition.readers):
                 reader.partition_changed(partition)
