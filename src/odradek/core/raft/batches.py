@@ -101,10 +101,10 @@ def voters_messages(kraft_version: int, voters: VoterSet) -> list[tuple[ControlT
     ]
 
 
-def leader_change(leader_id: int, voter_ids: list[int]) -> tuple[ControlType, Message]:
+def leader_change(leader_id: int, voter_ids: list[int], granting_ids: Iterable[int] = ()) -> tuple[ControlType, Message]:
     """The first record of an epoch. Where one votes, it granted its own vote."""
     voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in voter_ids]
-    granting = [LeaderChangeMessage.Voter(voter_id=leader_id)]
+    granting = [LeaderChangeMessage.Voter(voter_id=voter) for voter in granting_ids or [leader_id]]
     message = LeaderChangeMessage(version=0, leader_id=leader_id, voters=voters, granting_voters=granting)
     return ControlType.LEADER_CHANGE, message
 

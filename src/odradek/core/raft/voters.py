@@ -1,11 +1,15 @@
 """Who votes in the metadata quorum: node ids, the ids of their folders, and where their controller listeners are.
 
 With kraft.version 1 the voters stand in the log and in snapshots; with 0 only in `controller.quorum.voters`, and nobody knows
-the ids of their folders.
+the ids of their folders: there a voter is known by its node id alone.
+
+Invariants
+ 1. A set has a node id once.
+ 2. No set is empty: the last voter is never taken out.
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,10 +23,30 @@ KRAFT_VERSION_MAX: Final = 1
 _VOTER: Final = re.compile(r"([0-9]+)@(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]+)(?::([A-Za-z0-9_-]{22}))?")
 
 
+Endpoints: TypeAlias = tuple[tuple[str, str, int], ...]  # listener, host, port
+
+
+class ReplicaKey(NamedTuple):
+    """Who a replica is: a node with another folder is another replica."""
+
+    id: int
+    directory_id: bytes = NIL_UUID
+
+
 class Voter(msgspec.Struct, frozen=True):
     id: int
     directory_id: bytes = NIL_UUID
-    endpoints: tuple[tuple[str, str, int], ...] = ()  # listener, host, port
+    endpoints: Endpoints = ()
+    kraft_version_min: int = KRAFT_VERSION_MIN
+    kraft_version_max: int = KRAFT_VERSION_MAX
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
+    def matches(self, key: ReplicaKey) -> bool:
+        """Whether the replica is this voter. One whose folder is not known is known by its node id alone."""
+        return self.id == key.id and self.directory_id in (NIL_UUID, key.directory_id)
 
 
 class VoterSet(msgspec.Struct, frozen=True):
@@ -35,14 +59,28 @@ class VoterSet(msgspec.Struct, frozen=True):
     def find(self, node_id: int) -> Voter | None:
         return next((voter for voter in self.voters if voter.id == node_id), None)
 
+    def is_voter(self, key: ReplicaKey) -> bool:
+        voter = self.find(key.id)
+        return voter is not None and voter.matches(key)
+
+    def endpoints_of(self, node_id: int) -> Endpoints:
+        voter = self.find(node_id)
+        return () if voter is None else voter.endpoints
+
+    def with_added(self, added: Voter) -> "VoterSet":
+        assert self.find(added.id) is None
+        return VoterSet((*self.voters, added))
+
+    def without(self, key: ReplicaKey) -> "VoterSet | None":
+        """The same without one voter; None where it is not in the set, or is the only one."""
+        left = tuple(voter for voter in self.voters if voter.key != key)
+        return VoterSet(left) if 0 < len(left) < len(self.voters) else None
+
     def with_voter(self, changed: Voter) -> "VoterSet":
         """The same with another entry of one voter."""
         return VoterSet(tuple(changed if voter.id == changed.id else voter for voter in self.voters))
 
     def to_record(self) -> VotersRecord:
-        feature = VotersRecord.KRaftVersionFeature(
-            min_supported_version=KRAFT_VERSION_MIN, max_supported_version=KRAFT_VERSION_MAX
-        )
         return VotersRecord(
             version=0,
             voters=[
@@ -50,7 +88,9 @@ class VoterSet(msgspec.Struct, frozen=True):
                     voter_id=voter.id,
                     voter_directory_id=voter.directory_id,
                     endpoints=[VotersRecord.Endpoint(name=name, host=host, port=port) for name, host, port in voter.endpoints],
-                    kraft_version_feature=feature,
+                    kraft_version_feature=VotersRecord.KRaftVersionFeature(
+                        min_supported_version=voter.kraft_version_min, max_supported_version=voter.kraft_version_max
+                    ),
                 )
                 for voter in self.voters
             ],
@@ -64,6 +104,8 @@ class VoterSet(msgspec.Struct, frozen=True):
                     voter.voter_id,
                     voter.voter_directory_id,
                     tuple((point.name, point.host, point.port) for point in voter.endpoints),
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
                 )
                 for voter in record.voters
             )
