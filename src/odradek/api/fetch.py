@@ -19,14 +19,15 @@ in one timer, until enough has come or its time is over; then all is read anew. 
 from collections.abc import Sized
 
 from odradek.api.context import Context, Handled, Postponed
-from odradek.api.services import Partition, Timer
-from odradek.core.partition.fetch_sessions import NO_SESSION, Interest, Session, is_follower
+from odradek.api.services import Partition, Reader, Timer
+from odradek.core.partition.fetch_sessions import NO_SESSION, Interest, Session
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import FetchRequest, FetchResponse
 
 KEY = 1
 READ_COMMITTED = 1
 TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = FetchResponse.PartitionData
@@ -56,8 +57,11 @@ class Fetch:
         "ctx",
         "epoch",
         "has_error",
+        "has_waited",
         "interests",
         "partitions",
+        "replica_epoch",
+        "replica_id",
         "request",
         "session",
         "size",
@@ -78,6 +82,10 @@ class Fetch:
         self.sizes: dict[Partition, int] = {}
         self.has_error = False
         self.timer: Timer | None = None
+        self.has_waited = False
+        state = request.replica_state
+        self.replica_id = state.replica_id if ctx.version >= REPLICA_STATE_SINCE else request.replica_id
+        self.replica_epoch = state.replica_epoch if ctx.version >= REPLICA_STATE_SINCE else -1
 
     # -- reading
 
@@ -86,7 +94,6 @@ class Fetch:
         answers = []
         self.size = 0
         self.has_error = False
-        follower = is_follower(self.request, self.ctx.version)
         for interest in self.interests:
             index = interest.wanted.partition
             try:
@@ -96,8 +103,6 @@ class Fetch:
                 answers.append(failed(index, refused.code, []))
                 continue
             try:
-                if follower:
-                    raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "only a replica of the partition may fetch as one")
                 answer = self._read(partition, interest)
             except Refused as refused:
                 self.has_error = True
@@ -127,15 +132,21 @@ class Fetch:
 
     def _read(self, partition: Partition, interest: Interest) -> PartitionAnswer:
         wanted = interest.wanted
+        replica = None
+        if self.replica_id >= 0:
+            replica = partition.follower(self.replica_id, wanted.current_leader_epoch)
         check_epoch(partition, wanted.current_leader_epoch)
         if wanted.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, wanted)) is not None:
             self.has_error = True
             return diverging
         stable, high_watermark = partition.last_stable_offset, partition.high_watermark
-        upper = stable if self.committed else high_watermark
+        upper = self._upper(partition)
         at_least_one = self.size == 0
         bytes_max = min(wanted.partition_max_bytes, max(self.bytes_max - self.size, 0))
         found: Sized = partition.read(wanted.fetch_offset, bytes_max, upper, at_least_one=at_least_one)
+        if replica is not None and not self.has_waited:  # what it asks for, it has everything below
+            partition.fetched(replica, wanted.fetch_offset, wanted.log_start_offset, self.replica_epoch)
+            high_watermark = partition.high_watermark
         size = len(found)
         self.size += size
         self.sizes[partition] = size
@@ -153,6 +164,15 @@ class Fetch:
             aborted_transactions=aborted,
             records=found if size else NO_RECORDS,
         )
+
+    def _upper(self, partition: Partition) -> int:
+        """How far the reader may see: followers to the end of the log, consumers what is committed."""
+        if self.replica_id >= 0:
+            return partition.log_end
+        return partition.last_stable_offset if self.committed else partition.high_watermark
+
+    def _waiting(self, partition: Partition) -> dict[Reader, None]:
+        return partition.readers if self.replica_id < 0 else partition.followers
 
     def _diverging(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
         """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
@@ -193,8 +213,9 @@ class Fetch:
     # -- waiting
 
     def wait(self) -> None:
+        self.has_waited = True
         for partition in self.partitions:
-            partition.readers[self] = None
+            self._waiting(partition)[self] = None
         self.timer = self.ctx.node.timers.after(self.request.max_wait_ms, self.finish)
         self.ctx.abandoned = self.stop
 
@@ -204,7 +225,7 @@ class Fetch:
             return
         if not partition.is_closed and self.request.min_bytes > 1:
             wanted = self.partitions[partition].wanted
-            upper = partition.last_stable_offset if self.committed else partition.high_watermark
+            upper = self._upper(partition)
             try:
                 found = partition.read(wanted.fetch_offset, wanted.partition_max_bytes, upper, at_least_one=True)
             except (Refused, Postponed):
@@ -228,7 +249,7 @@ class Fetch:
             self.timer.cancel()
             self.timer = None
         for partition in self.partitions:
-            partition.readers.pop(self, None)
+            self._waiting(partition).pop(self, None)
 
     def finish(self) -> None:
         self.stop()
