@@ -4,12 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.locations import RESERVED_DIRECTORIES, Index, Locations, PartitionKey
+from odradek.core.metadata.locations import Index, Locations, PartitionKey
+from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from odradek.wire.message import Message
 from odradek.wire.messages import ClearElrRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 TOPICS = [b"topic number %03d" % number for number in range(3)]
-FOLDERS = [*RESERVED_DIRECTORIES, *(b"folder number %02d" % number for number in range(3))]
+NO_FOLDERS = (LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
+FOLDERS = [*NO_FOLDERS, *(b"folder number %02d" % number for number in range(3))]
 brokers = st.lists(st.integers(1, 4), unique=True, max_size=3)
 
 
@@ -57,7 +59,7 @@ def looked_up(image: MetadataImage) -> Locations:
             for broker in partition.elr:
                 found.elr.setdefault(broker, {})[key] = None
             for folder in partition.directories:
-                if folder not in RESERVED_DIRECTORIES:
+                if folder not in NO_FOLDERS:
                     found.directories.setdefault(folder, {})[key] = None
             found.leaders.setdefault(partition.leader, {})[key] = None
             if partition.leader != partition.preferred_leader:

@@ -14,7 +14,7 @@ from odradek.core.metadata.brokers import Broker
 from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
 from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.locations import RESERVED_DIRECTORIES
+from odradek.core.metadata.topics import is_reserved
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     BrokerRegistrationChangeRecord,
@@ -94,7 +94,7 @@ def check_directories(image: MetadataImage, request: BrokerRegistrationRequest) 
     reason = None
     if not folders:
         reason = "No directories specified in request"
-    elif any(folder in RESERVED_DIRECTORIES for folder in folders):
+    elif any(map(is_reserved, folders)):
         reason = "Reserved directory ID in request"
     elif len(set(folders)) != len(folders):
         reason = "Duplicate directory ID in request"

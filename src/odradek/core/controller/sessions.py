@@ -135,10 +135,8 @@ class Sessions:
                     self.progress[record.broker_id].shutdown_offset = last_offset
 
     def _registered(self, record: RegisterBrokerRecord, offset: int) -> None:
-        known = self.progress.get(record.broker_id)
-        if known is not None and (record.broker_id, record.broker_epoch) in self.contacts:
-            known.registered_offset = offset  # the same incarnation says more about itself
-            return
-        for contact in [contact for contact in self.contacts if contact[0] == record.broker_id]:
-            del self.contacts[contact]
+        """A new incarnation, or the same one, which says more about itself."""
         self.progress[record.broker_id] = Progress(registered_offset=offset)
+        for contact in [contact for contact in self.contacts if contact[0] == record.broker_id]:
+            if contact[1] != record.broker_epoch:
+                del self.contacts[contact]

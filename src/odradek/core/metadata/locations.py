@@ -11,13 +11,11 @@ Invariants
 from collections.abc import Iterable
 from typing import Final, TypeAlias, TypeVar
 
-from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Partition, Topic
+from odradek.core.metadata.topics import Partition, Topic, is_reserved
 
 PartitionKey: TypeAlias = tuple[bytes, int]  # id of the topic, number of the partition
 Place = TypeVar("Place", int, bytes)
 Index: TypeAlias = dict[Place, dict[PartitionKey, None]]  # dicts, because their order is that of the log
-
-RESERVED_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)  # which are no folders
 
 
 class Locations:
@@ -54,7 +52,7 @@ NOWHERE: Final = Partition(replicas=(), isr=(), directories=())
 
 
 def folders(partition: Partition) -> list[bytes]:
-    return [directory for directory in partition.directories if directory not in RESERVED_DIRECTORIES]
+    return [directory for directory in partition.directories if not is_reserved(directory)]
 
 
 def move(index: Index[Place], key: PartitionKey, old: Iterable[Place], new: Iterable[Place]) -> None:

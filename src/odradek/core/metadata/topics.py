@@ -19,9 +19,10 @@ NO_RECOVERY_STATE_CHANGE: Final = -1
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
-UNASSIGNED_DIRECTORY: Final = NIL_UUID  # the broker has not chosen yet
-LOST_DIRECTORY: Final = bytes(15) + b"\x01"  # a folder that the broker cannot reach
-MIGRATING_DIRECTORY: Final = bytes(15) + b"\x02"  # written before folders had ids
+MIGRATING_DIRECTORY: Final = NIL_UUID  # written before folders had ids
+UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"  # the broker has not chosen yet
+LOST_DIRECTORY: Final = bytes(15) + b"\x02"  # a folder that the broker cannot reach
+RESERVED_DIRECTORIES: Final = 100  # no folder has one of the first ids
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +90,11 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
         if not self.elr and not self.last_known_elr:
             return self
         return self.changed(PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[]))
+
+
+def is_reserved(directory: bytes) -> bool:
+    """Whether an id says something else than which folder it is."""
+    return directory[:8] == bytes(8) and int.from_bytes(directory[8:], "big", signed=True) < RESERVED_DIRECTORIES
 
 
 def _directories(given: list[bytes] | tuple[bytes, ...], replica_count: int) -> tuple[bytes, ...]:
