@@ -13,7 +13,8 @@ from odradek.log.disk import Disk
 from odradek.node.controller import ControllerHost
 from odradek.node.format import format_folder, read_bootstrap
 from odradek.node.metadata_log import MetadataLogConfig
-from odradek.node.quorum import Quorum, QuorumConfig
+from odradek.node.quorum import Quorum
+from odradek.node.quorum_config import QuorumConfig
 from odradek.wire.messages import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,

@@ -17,7 +17,8 @@ from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.node.format import format_folder
 from odradek.node.metadata_log import MetadataLogConfig, MetadataLost, write_snapshot
-from odradek.node.quorum import Quorum, QuorumConfig, QuorumError
+from odradek.node.quorum import Quorum, QuorumError
+from odradek.node.quorum_config import QuorumConfig
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import AbortTransactionRecord, BeginTransactionRecord, FeatureLevelRecord, TopicRecord
@@ -188,7 +189,7 @@ def test_the_settings_are_those_of_the_node() -> None:
         "metadata.log.segment.bytes": "10000000",
         "metadata.max.retention.ms": "5",
     }
-    config = QuorumConfig.of(BrokerConfig(settings), DIRECTORY_ID, ENDPOINTS)
+    config = QuorumConfig.of(BrokerConfig(settings), "c", DIRECTORY_ID, ENDPOINTS)
     assert (config.node_id, config.static_voters) == (1, "1@localhost:9093")
     assert config.log == MetadataLogConfig(segment_bytes=10_000_000, max_retention_ms=5)
 
@@ -230,7 +231,8 @@ def test_a_feature_level_of_a_newer_version_stops_the_start() -> None:
 
     async def story() -> None:
         host = await started(disk, FOLDER)
-        await host.quorum.commit(host.quorum.append([(FeatureLevelRecord(name="metadata.version", feature_level=31), 0)]))
+        with pytest.raises(UnsupportedFeature):  # nor does a node that runs go on with it
+            await host.quorum.commit(host.quorum.append([(FeatureLevelRecord(name="metadata.version", feature_level=31), 0)]))
         await host.quorum.close()
         with pytest.raises(UnsupportedFeature, match=r"metadata\.version at level 31.*knows the levels 7 to 30"):
             Quorum(disk, FOLDER, CONFIG, clock())
@@ -414,14 +416,6 @@ def test_a_node_that_is_no_voter_does_not_start(changed: dict[str, object], mess
     disk = new_disk()
     with pytest.raises(QuorumError, match=message):
         Quorum(disk, FOLDER, msgspec.structs.replace(CONFIG, **changed), clock())
-
-
-def test_a_quorum_of_several_is_not_served_yet() -> None:
-    disk = SimDisk()
-    format_folder(disk, FOLDER, node_id=NODE, cluster_id="c", directory_id=DIRECTORY_ID, now_ms=1)
-    static = msgspec.structs.replace(CONFIG, static_voters="1@a:9093,2@[::1]:9093")
-    with pytest.raises(QuorumError, match=r"\[1, 2\]"):
-        Quorum(disk, FOLDER, static, clock())
 
 
 def test_new_addresses_of_the_voter_are_written_into_the_log() -> None:

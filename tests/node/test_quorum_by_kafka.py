@@ -14,7 +14,7 @@ from odradek.core.metadata.image import MetadataImage
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.node.controller import ControllerHost
-from odradek.node.quorum import QuorumConfig
+from odradek.node.quorum_config import QuorumConfig
 from tests.kafka.broker import Broker
 from tests.kafka.dump import FAULTS, dump
 from tests.kafka.oracle import Oracle

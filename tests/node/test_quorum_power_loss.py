@@ -12,7 +12,7 @@ import pytest
 
 from odradek.log.disk import DiskFailed
 from odradek.node.controller import ControllerHost
-from odradek.node.quorum import QuorumConfig
+from odradek.node.quorum_config import QuorumConfig
 from odradek.wire.message import Message
 from odradek.wire.messages import TopicRecord
 from tests.log.disk import PowerLost, SimDisk

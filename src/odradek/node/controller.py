@@ -1,13 +1,20 @@
 """The host of the controller: what it decides goes into the metadata log, and is answered when it is committed.
 
+The controller is active while its node leads the quorum. What has to be looked for now and then is looked for here: brokers that
+fell silent, leaders that are not the preferred ones.
+
 Invariants
  1. Append, then replay, without anything in between: the next decision sees the last one.
  2. An answer is given after the commit, and after the broker's image has replayed the records.
  3. When the append is refused, nothing was decided.
+ 4. A node that leads no more has no controller: with it goes all that was decided and not committed.
 """
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from odradek.core.controller.controller import Controller, ControllerConfig
@@ -19,8 +26,16 @@ from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 
 NS_PER_MS: Final = 1_000_000
+LOOK_MS: Final = 500  # at most, until it looks again whose session is over
+
+PERIODIC: Final[dict[str, Callable[[Controller], Decision[bool]]]] = {
+    "balance": Controller.balance_leaders,
+    "unclean": Controller.elect_unclean_leaders,
+}
 
 Answer = TypeVar("Answer")
+
+logger = logging.getLogger("odradek.controller")
 
 
 class ControllerHost:
@@ -29,41 +44,120 @@ class ControllerHost:
         quorum: Quorum,
         config: ControllerConfig,
         monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // NS_PER_MS,
+        balance_interval_ms: int = 0,
+        unclean_interval_ms: int = 0,
     ) -> None:
+        """Leaders are balanced, and unclean ones elected, once in the interval, if it is not 0."""
         self.quorum = quorum
         self.config = config
         self.monotonic_ms = monotonic_ms
+        self.intervals_ms = {"balance": balance_interval_ms, "unclean": unclean_interval_ms}
         self.controller: Controller | None = None
+        self.bootstrap: Sequence[Message] = ()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms: dict[str, int] = {}
+        self._works: dict[str, asyncio.Task[None]] = {}
+        quorum.on_active = self._activate
+        quorum.on_inactive = self._deactivate
+
+    @property
+    def is_active(self) -> bool:
+        return self.controller is not None
 
     async def start(self, bootstrap: Sequence[Message]) -> None:
-        """Becomes active. `bootstrap` are the records of bootstrap.checkpoint, for a log that is empty."""
-        await self.quorum.start()
+        """Takes part in the quorum. `bootstrap` are the records of bootstrap.checkpoint, for a log that is empty. A node that is
+        the only voter is active when this returns."""
+        self.bootstrap = bootstrap
+        self.quorum.start()
+        if self.quorum.voters.ids == [self.config.node_id]:
+            while not self.is_active:
+                if self.quorum.failure is not None:
+                    raise self.quorum.failure
+                await asyncio.sleep(0)
+            await self.quorum.commit(self.quorum.end_offset - 1)
+
+    def _activate(self) -> None:
+        """This node leads, and everything that others decided is in the image."""
         self.controller = Controller(self.quorum.image.copy(), self.config, self.monotonic_ms())
-        await self.submit(lambda controller: controller.activate(bootstrap))
+        try:
+            self._decide(lambda controller: controller.activate(self.bootstrap))
+        except (Refused, DiskFailed) as error:
+            logger.error("the controller cannot begin: %s", error)
+        now_ms = self.monotonic_ms()
+        self._due_ms = {name: now_ms + interval for name, interval in self.intervals_ms.items()}
+        self._watch()
+
+    def _deactivate(self) -> None:
+        self.controller = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def submit(self, decide: Callable[[Controller], Decision[Answer]]) -> Answer:
-        """Has the controller decide. Refused when it refuses the whole request, or the disk does."""
+        """Has the controller decide. Refused when it refuses the whole request, the disk does, or it is not here."""
+        try:
+            offset, response = self._decide(decide)
+            await self.quorum.commit(offset)
+        except DiskFailed as error:  # the node ends
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata cannot be written: {error.strerror or error}") from error
+        return response
+
+    def _decide(self, decide: Callable[[Controller], Decision[Answer]]) -> tuple[int, Answer]:
         controller, quorum = self.controller, self.quorum
-        assert controller is not None, "start comes first"
+        if controller is None:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         controller.next_offset = quorum.end_offset
         controller.kraft_version = quorum.kraft_version
         decision = decide(controller)
         offset = quorum.end_offset - 1
+        for batch in decision.batches():
+            offset = quorum.append(batch)
+            controller.replay(batch)
+        return offset, decision.response
+
+    # -- now and then
+
+    def _watch(self) -> None:
+        """Looks at the time, and has done what is due."""
+        loop, now_ms, controller = asyncio.get_running_loop(), self.monotonic_ms(), self.controller
+        assert controller is not None
+        self._timer = loop.call_later(LOOK_MS / 1000, self._watch)
+        expiry_ms = controller.sessions.next_expiry_ms()
+        if expiry_ms is not None and expiry_ms <= now_ms:
+            self._begin("fence", lambda active: active.fence_stale(self.monotonic_ms()))
+        for name, decide in PERIODIC.items():
+            if self.intervals_ms[name] and now_ms >= self._due_ms.get(name, now_ms):
+                self._due_ms[name] = now_ms + self.intervals_ms[name]
+                self._begin(name, decide)
+
+    def _begin(self, name: str, decide: Callable[[Controller], Decision[bool]]) -> None:
+        if name not in self._works:
+            self._works[name] = asyncio.get_running_loop().create_task(self._work(name, decide))
+
+    async def _work(self, name: str, decide: Callable[[Controller], Decision[bool]]) -> None:
+        """Decides until there is nothing more to decide."""
         try:
-            for batch in decision.batches():
-                offset = quorum.append(batch)
-                controller.replay(batch)
-            await quorum.commit(offset)
-        except DiskFailed as error:  # the node ends
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata cannot be written: {error.strerror or error}") from error
-        return decision.response
+            while await self.submit(decide):
+                pass
+        except Refused as refused:
+            logger.debug("%s: %s", name, refused.message)
+        finally:
+            del self._works[name]
+
+    async def broker_gone(self, broker_id: int, broker_epoch: int) -> None:
+        """The process of a broker has ended: nobody waits until its session is over."""
+        with suppress(Refused):
+            await self.submit(lambda controller: controller.fence(broker_id, broker_epoch))
+
+    async def close(self) -> None:
+        self._deactivate()
+        await asyncio.gather(*self._works.values(), return_exceptions=True)
 
     def status(self) -> QuorumStatus:
         """Where the quorum stands."""
         quorum = self.quorum
-        assert quorum.voters is not None
         return QuorumStatus(
-            leader_id=self.config.node_id,
+            leader_id=quorum.leader.leader_id,
             leader_epoch=quorum.epoch,
             high_watermark=quorum.committed_offset,
             log_end_offset=quorum.end_offset,

@@ -152,9 +152,71 @@ class MetadataLog:
         if self.loaded and (begin > log.end_offset or self.loaded[0].epoch > max(log.epochs.latest_epoch, 0)):
             log.reset_to(begin, now_ms)  # a follower had fetched the snapshot, and not yet let go of its log
 
+    # -- what the quorum asks
+
     @property
-    def latest_epoch(self) -> int:
-        return max(self.log.epochs.latest_epoch, self.snapshots[-1].epoch if self.snapshots else 0)
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record, or of the snapshot that an empty log begins with."""
+        return max(self.log.epochs.latest_epoch, self.snapshots[-1].epoch if self.snapshots else 0, 0)
+
+    @property
+    def oldest_snapshot(self) -> SnapshotId | None:
+        return next(iter(self._sound), None)
+
+    @property
+    def newest_snapshot(self) -> SnapshotId | None:
+        return self._sound[-1] if self._sound else None
+
+    @property
+    def _sound(self) -> list[SnapshotId]:
+        return [snapshot for snapshot in self.snapshots if snapshot not in self.unsound]
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one, and where it ends; a snapshot at the start counts as a record of its epoch."""
+        found = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+        oldest = self.oldest_snapshot
+        if oldest is not None and oldest.offset == self.log.start_offset and (found[0] < 0 or found[1] <= oldest.offset):
+            return oldest.epoch, oldest.offset
+        return found if found[0] >= 0 else (self.last_epoch, self.log.end_offset)
+
+    def snapshot_size(self, snapshot: SnapshotId) -> int | None:
+        return None if snapshot not in self._sound else self.disk.open(f"{self.folder}/{snapshot.name}").size
+
+    def snapshot_bytes(self, snapshot: SnapshotId, position: int, bytes_max: int) -> bytes:
+        return self.disk.open(f"{self.folder}/{snapshot.name}").read(position, bytes_max)
+
+    # -- a snapshot that the leader sends
+
+    def write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
+        """A piece of it, in order; position 0 begins anew."""
+        path = f"{self.folder}/{snapshot.name}{PART}"
+        if position == 0:
+            self.disk.remove(path)
+        file = self.disk.open(path, create=True)
+        assert file.size == position
+        file.append([data])
+
+    def finish_part(self, snapshot: SnapshotId) -> Snapshot:
+        """All of it is there: checks and syncs it, on any thread. CorruptSnapshot when it is not sound."""
+        path = f"{self.folder}/{snapshot.name}"
+        loaded = decode_snapshot(self.disk.read(path + PART))
+        self.disk.open(path + PART).sync()
+        self.disk.rename(path + PART, path)
+        self.disk.sync_folder(self.folder)
+        return loaded
+
+    def begin_at(self, snapshot: SnapshotId, now_ms: int) -> None:
+        """The log goes on behind a snapshot, which stands for all that was before."""
+        self.snapshots = sorted({*self.snapshots, snapshot})
+        self.log.reset_to(snapshot.offset, now_ms)
 
     def entries(self, offset: int) -> Iterator[Entries]:
         """What the log holds from an offset on."""
@@ -216,8 +278,7 @@ class MetadataLog:
 
     def _clean_while(self, is_due: Callable[[SnapshotId], bool], now_ms: int) -> None:
         """Deletes the oldest snapshots and moves the log's start up to the next one; the newest always stays."""
-        sound = [snapshot for snapshot in self.snapshots if snapshot not in self.unsound]
-        for oldest, following in pairwise(sound):
+        for oldest, following in pairwise(self._sound):
             if not is_due(oldest) or following.offset <= self.log.start_offset:
                 return
             self.log.move_start(following.offset)

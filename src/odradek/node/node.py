@@ -48,7 +48,8 @@ from odradek.node.loggers import Loggers
 from odradek.node.metadata_log import MetadataLost
 from odradek.node.partition import log_config
 from odradek.node.partitions import Partitions
-from odradek.node.quorum import Quorum, QuorumConfig, QuorumError
+from odradek.node.quorum import Quorum, QuorumError
+from odradek.node.quorum_config import QuorumConfig
 from odradek.node.reserve import RESERVE_BYTES, Reserve
 from odradek.node.timers import Timers
 from odradek.wire.errors import ErrorCode, Refused
@@ -146,7 +147,7 @@ class Node:
         self.cluster_id = folders.cluster_id
         self.reserve = Reserve(metadata.disk, metadata.path, self.reserve_bytes)
         self.reserve.give_if_needed()
-        quorum_config = QuorumConfig.of(config, metadata.directory_id, endpoints)
+        quorum_config = QuorumConfig.of(config, self.cluster_id, metadata.directory_id, endpoints)
         try:
             self.quorum = Quorum(metadata.disk, metadata.path, quorum_config, self.now_ms, self.reserve)
             bootstrap = read_bootstrap(metadata.disk, metadata.path)

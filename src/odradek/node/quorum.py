@@ -1,46 +1,73 @@
-"""The metadata quorum of one voter: appends records to the metadata log, syncs them, and says when they are committed.
+"""This node in the metadata quorum: it does what the machine of the quorum (core/raft) decides.
 
-A record is committed when it is on disk. Syncs run on a thread, one at a time; what is appended meanwhile is in the next one. The
-image of what is committed is here, and so are the snapshots that are made of it.
+The log, its snapshots and the vote are on disk here; what is committed is in `image`, and told to `on_commit`. A node that votes
+may come to lead; one that does not only follows. A single voter is a quorum like any other: it elects itself.
 
 Invariants
- 1. Every start begins a new epoch, and its vote is on disk before anything is appended in it.
- 2. `image` and `on_commit` see only what is synced, in the order of the log, a batch at a time.
+ 1. The effects of one input are done in their order, before the next input.
+ 2. `image` and `on_commit` see only what is committed, in the order of the log, a batch at a time.
  3. A failed sync ends it: nothing is committed any more, and everybody who waits is told.
+ 4. Who waits for a commit learns when this node leads no more: whether the record is ever committed, nobody knows then.
 """
 
 import asyncio
 import logging
+import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
-
-from odradek.core.config.broker import BrokerConfig
+from odradek.api.context import Context
 from odradek.core.metadata.features import check_levels
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.raft.batches import (
     BATCH_BYTES_MAX,
+    CorruptSnapshot,
+    Entries,
+    Snapshot,
     SnapshotId,
     control_batch,
     encode_snapshot,
-    leader_change,
     metadata_batch,
-    voters_messages,
 )
-from odradek.core.raft.election import candidacy, leadership
-from odradek.core.raft.voters import Voter, VoterSet, parse_voters
+from odradek.core.raft.effects import (
+    Answer,
+    AnswerFetch,
+    AnswerSnapshot,
+    Append,
+    AppendControl,
+    BecameLeader,
+    Effect,
+    HighWatermark,
+    InstallSnapshot,
+    LeaderIs,
+    LostLeadership,
+    Persist,
+    Probe,
+    QuorumBroken,
+    Send,
+    Truncate,
+    WriteSnapshot,
+)
+from odradek.core.raft.history import VoterHistory
+from odradek.core.raft.machine import Raft
+from odradek.core.raft.states import NEVER_MS
+from odradek.core.raft.voters import VoterSet, parse_voters
 from odradek.log.disk import Disk, DiskFailed, DiskFull
 from odradek.log.log import Origin
-from odradek.node.metadata_log import MetadataLog, MetadataLogConfig, write_snapshot
+from odradek.node.metadata_log import MetadataLog, write_snapshot
+from odradek.node.peers import Channel, Unreachable, is_listening
+from odradek.node.quorum_config import QuorumConfig
 from odradek.node.reserve import Reserve
+from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
-from odradek.wire.messages import KRaftVersionRecord, NoOpRecord, VotersRecord
+from odradek.wire.messages import FeatureLevelRecord, NoOpRecord
+
+PROBE_MS: Final = 1000
 
 Committed = Callable[[list[tuple[int, Message]]], None]
 Result = TypeVar("Result")
@@ -52,33 +79,8 @@ class QuorumError(Exception):
     """This node cannot be the voter that its folder or its configuration speaks of."""
 
 
-class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True):
-    node_id: int
-    directory_id: bytes
-    endpoints: tuple[tuple[str, str, int], ...]  # of the controller's listeners: name, host, port
-    static_voters: str = ""  # controller.quorum.voters
-    log: MetadataLogConfig = MetadataLogConfig()
-
-    @classmethod
-    def of(cls, config: BrokerConfig, directory_id: bytes, endpoints: Sequence[tuple[str, str, int]]) -> "QuorumConfig":
-        return cls(
-            node_id=config.node_id,
-            directory_id=directory_id,
-            endpoints=tuple(endpoints),
-            static_voters=",".join(config.names("controller.quorum.voters")),
-            log=MetadataLogConfig(
-                segment_bytes=config.integer("metadata.log.segment.bytes"),
-                segment_ms=config.integer("metadata.log.segment.ms"),
-                max_record_bytes_between_snapshots=config.integer("metadata.log.max.record.bytes.between.snapshots"),
-                max_snapshot_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
-                max_retention_bytes=config.integer("metadata.max.retention.bytes"),
-                max_retention_ms=config.integer("metadata.max.retention.ms"),
-            ),
-        )
-
-
 class Appended(NamedTuple):
-    """A batch that waits for its sync."""
+    """A batch that this node has appended as the leader, and that is not committed yet."""
 
     base_offset: int
     records: list[Message]
@@ -99,96 +101,89 @@ class Quorum:
         self.metadata_log = MetadataLog(disk, data_folder, config.log, now_ms())
         self.log = self.metadata_log.log
         self.image = MetadataImage()
-        self.kraft_version = 0
-        self.voters: VoterSet | None = None
-        self.voters_offset = -1  # of the record that names them; -1 when only the first snapshot does
         self.bytes_since_snapshot = 0
-        self._load()
-        check_levels(self.image.features)
-        self.voters = self._checked_voters()
-        self.epoch = -1
+        static = parse_voters(config.static_voters, config.listener) if config.static_voters else VoterSet(())
+        history = VoterHistory(static)
+        self._load(history)
+        self._check_voters(history)
+        self.machine = Raft(config.raft(), self.metadata_log, history, self.metadata_log.read_election(), random.randrange)
+        self.leader = LeaderIs(-1, -1)
+        self.is_active = False  # it leads, and all that was before its epoch is committed
         self.failure: BaseException | None = None
+        self.on_active: Callable[[], None] = lambda: None
+        self.on_inactive: Callable[[], None] = lambda: None
+        self.applied_offset = self.image.offset + 1  # of the next record that goes into the image
+        self._epoch_start = 0
         self._failed: list[Callable[[BaseException], None]] = []
         self._callbacks: list[Committed] = []
+        self._inputs: deque[Callable[[int], list[Effect]]] = deque()
+        self._is_doing = False
         self._appended: deque[Appended] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._leader_waiters: list[asyncio.Future[None]] = []
+        self._channels: dict[tuple[int, str, int], Channel] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._snapshotting: asyncio.Task[None] | None = None
         self._snapshot_time = 0.0
         self._idle_since = -1  # the end of the log at the last look
+        if self.voters.ids == [config.node_id]:  # whatever the only voter has is committed
+            self._apply(self.log.end_offset)
 
     # -- loading
 
-    def _load(self) -> None:
+    def _load(self, history: VoterHistory) -> None:
+        """The snapshot is committed; what of the log behind it is, the quorum will say."""
         offset = 0
         if self.metadata_log.loaded is not None:
             found, snapshot = self.metadata_log.loaded
             offset = found.offset
-            self.kraft_version, self.voters = snapshot.kraft_version, snapshot.voters
-            self.voters_offset = offset - 1
-            for record in snapshot.records:
-                self.image.replay(record)
-            self.image.advance(offset - 1, found.epoch, snapshot.timestamp_ms)
+            history.note_snapshot(found, snapshot.kraft_version, snapshot.voters)
+            self._replay_snapshot(self.image, found, snapshot)
+            self.log.move_high_watermark(max(found.offset, self.log.start_offset))
         for entries in self.metadata_log.entries(offset):
-            header = entries.header
-            for at, message in entries.records:
-                if not entries.is_control:
-                    self.image.replay(message)
-                elif isinstance(message, KRaftVersionRecord):
-                    self.kraft_version = message.kraft_version
-                elif isinstance(message, VotersRecord):
-                    self.voters, self.voters_offset = VoterSet.of(message), at
-            self.image.advance(header.last_offset, header.leader_epoch, header.max_timestamp)
-            self.bytes_since_snapshot += header.size
+            for at, message in entries.records if entries.is_control else ():
+                history.note(at, message)
 
-    @property
-    def is_new(self) -> bool:
-        """Whether the log tells nothing of a cluster yet."""
-        return not self.image.features
+    def _replay_snapshot(self, image: MetadataImage, found: SnapshotId, snapshot: Snapshot) -> None:
+        for record in snapshot.records:
+            image.replay(record)
+        image.advance(found.offset - 1, found.epoch, snapshot.timestamp_ms)
+        check_levels(image.features)
 
-    def _checked_voters(self) -> VoterSet:
-        config = self.config
-        if self.kraft_version == 0:
-            if not config.static_voters:
-                raise QuorumError(
-                    f"{self.metadata_log.folder} does not say who votes: set controller.quorum.voters as it was when the folder "
-                    "was formatted, or format a new folder"
-                )
-            voters = parse_voters(config.static_voters, config.endpoints[0][0])
-        else:
-            assert self.voters is not None
-            voters = self.voters
-        voter = voters.find(config.node_id)
-        if voter is None or (self.kraft_version and voter.directory_id != config.directory_id):
+    def _check_voters(self, history: VoterHistory) -> None:
+        config, voters = self.config, history.voters
+        if history.kraft_version == 0 and not config.static_voters and config.endpoints and not config.bootstrap:
+            raise QuorumError(
+                f"{self.metadata_log.folder} does not say who votes: set controller.quorum.voters as it was when the folder "
+                "was formatted, or format a new folder"
+            )
+        if not config.endpoints:
+            return
+        is_other = voters.voters and not voters.is_voter(config.raft().key)
+        if is_other and (voters.find(config.node_id) is not None or len(voters.voters) == 1):
             raise QuorumError(
                 f"node.id={config.node_id} with the directory.id of its meta.properties is no voter of "
                 f"{self.metadata_log.folder}, which has {voters.ids}: start the node that the folder belongs to"
             )
-        if len(voters.voters) > 1:
-            raise QuorumError(f"the metadata quorum has the voters {voters.ids}, and only one is served yet")
-        return voters
 
-    # -- leading
+    @property
+    def is_new(self) -> bool:
+        """Whether the metadata tells nothing of a cluster yet."""
+        return not self.image.features
 
-    async def start(self) -> None:
-        """Becomes the leader of a new epoch; when it is done, all that was loaded is committed."""
-        assert self.voters is not None
-        config, log = self.config, self.metadata_log
-        won = candidacy(log.read_election(), log.latest_epoch, config.node_id, config.directory_id)
-        for election in (won, leadership(won)):
-            self._with_reserve(partial(log.write_election, election, self.kraft_version, self.voters.ids))
-        self.epoch = won.epoch
-        messages = [leader_change(config.node_id, self.voters.ids)]
-        here = Voter(config.node_id, config.directory_id, config.endpoints)
-        if self.kraft_version and (self.voters_offset < 0 or self.voters.find(config.node_id) != here):
-            self.voters = self.voters.with_voter(here)
-            messages += voters_messages(self.kraft_version, self.voters)
-            self.voters_offset = self.log.end_offset + len(messages) - 1
-        now_ms = self.now_ms()
-        batch = control_batch(messages, base_offset=self.log.end_offset, epoch=self.epoch, now_ms=now_ms)
-        self._snapshot_time = asyncio.get_running_loop().time()
-        await self.commit(self._append(batch, [], now_ms))
-        log.clean(self.now_ms())
+    @property
+    def epoch(self) -> int:
+        return self.machine.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.machine.voters
+
+    @property
+    def kraft_version(self) -> int:
+        return self.machine.kraft_version
 
     @property
     def end_offset(self) -> int:
@@ -197,53 +192,194 @@ class Quorum:
 
     @property
     def committed_offset(self) -> int:
-        """The offset up to which everything is committed."""
+        """The offset up to which everything is committed, as far as is known here."""
         return self.log.high_watermark
 
+    # -- inputs and effects
+
+    def start(self) -> None:
+        """Takes part."""
+        self._snapshot_time = asyncio.get_running_loop().time()
+        self._input(self.machine.start)
+        self.expire()
+
+    def receive(self, request: Message, ctx: Context) -> None:
+        """A request that is for the quorum; it is answered when the machine says so."""
+        ctx.later()
+        self._input(lambda now_ms: self.machine.receive(ctx.answer, request, ctx.version, now_ms, ctx.connection.listener))
+
+    def _input(self, happened: Callable[[int], list[Effect]]) -> None:
+        self._inputs.append(happened)
+        if self._is_doing or self.failure is not None:
+            return
+        self._is_doing = True
+        try:
+            while self._inputs:
+                for effect in self._inputs.popleft()(self._monotonic_ms()):
+                    self._do(effect)
+        except (DiskFull, DiskFailed, QuorumBroken) as error:
+            self._fail(error)
+        finally:
+            self._is_doing = False
+        self._set_timer()
+
+    def _monotonic_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.machine.deadline_ms < NEVER_MS and self.failure is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self.machine.deadline_ms / 1000, self._input, self.machine.tick)
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._spawn(self._send(effect))
+            case Answer(ticket, response):
+                ticket(response)  # type: ignore[operator]
+            case AnswerFetch():
+                partition = effect.response.responses[0].partitions[0]
+                partition.records = self.log.read(effect.offset, effect.bytes_max, self.log.end_offset)
+                effect.ticket(effect.response)  # type: ignore[operator]
+            case AnswerSnapshot():
+                part = effect.response.topics[0].partitions[0]
+                part.unaligned_records = self.metadata_log.snapshot_bytes(effect.snapshot, effect.position, effect.bytes_max)
+                effect.ticket(effect.response)  # type: ignore[operator]
+            case Persist(election, kraft_version, voter_ids):
+                self._with_reserve(partial(self.metadata_log.write_election, election, kraft_version, voter_ids))
+            case AppendControl(messages, base_offset, epoch):
+                now_ms = self.now_ms()
+                batch = control_batch(messages, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
+                self._append(batch, [], epoch, now_ms)
+            case Append(records, _):
+                self._with_reserve(partial(self.log.append_as_follower, bytes(records), now_ms=self.now_ms()))
+                self._flush_soon()
+            case Truncate(end_offset):
+                self.log.truncate_to(end_offset, self.now_ms())
+                self._input(partial(self.machine.synced, self.log.end_offset))
+            case WriteSnapshot(snapshot, position, data):
+                self.metadata_log.write_part(snapshot, position, bytes(data))
+            case InstallSnapshot(snapshot):
+                self._spawn(self._install(snapshot))
+            case BecameLeader(_, epoch_start):
+                self._epoch_start = epoch_start
+            case LostLeadership():
+                self._lose_leadership()
+            case LeaderIs():
+                self._know_leader(effect)
+            case HighWatermark(offset):
+                self._advance(offset)
+            case Probe(node):
+                self._spawn(self._probe(node.id, node.host, node.port))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that failed, of whatever, fails the quorum: nobody knows what it left undone."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    # -- other nodes
+
+    async def _send(self, send: Send) -> None:
+        node = send.node
+        key = (node.id, node.host, node.port)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel(
+                node.host, node.port, f"raft-{self.config.node_id}", partial(self._lost, node.id)
+            )
+        response = APIS[send.request.schema.key].response
+        answer: Message | None = None
+        is_refused = False
+        try:
+            answer = await channel.ask(send.request, response, self.config.request_timeout_ms)
+        except Unreachable as error:
+            is_refused = error.is_refused
+        self._input(partial(self.machine.responded, send.correlation_id, answer))
+        if is_refused:
+            self._input(partial(self.machine.refused, node.id))
+
+    def _lost(self, node_id: int) -> None:
+        self._input(partial(self.machine.reset, node_id))
+
+    async def _probe(self, node_id: int, host: str, port: int) -> None:
+        if await is_listening(host, port, PROBE_MS) is False:
+            self._input(partial(self.machine.refused, node_id))
+
+    def _know_leader(self, leader: LeaderIs) -> None:
+        if leader.is_known:
+            logger.info("node %d leads the quorum in epoch %d", leader.leader_id, leader.epoch)
+        self.leader = leader
+        waiters, self._leader_waiters = self._leader_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def leader_changed(self, timeout_ms: float) -> None:
+        """Until somebody else leads, or the time is over."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._leader_waiters.append(waiter)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiter
+
+    # -- leading
+
     def append(self, records: Sequence[tuple[Message, int]]) -> int:
-        """Appends records as one batch; gives the offset of the last. Refused when there is no room: then nothing has changed."""
+        """Appends records as one batch; gives the offset of the last. Refused when this node does not lead, or has no room: then
+        nothing has changed."""
         assert records
-        assert self.epoch >= 0, "start comes first"
-        now_ms = self.now_ms()
-        batch = metadata_batch(records, base_offset=self.log.end_offset, epoch=self.epoch, now_ms=now_ms)
+        if not self.machine.is_leader:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+        now_ms, epoch = self.now_ms(), self.machine.epoch
+        batch = metadata_batch(records, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
         if len(batch) > BATCH_BYTES_MAX:
             reason = f"the records of this request have {len(batch)} bytes, and the metadata log takes {BATCH_BYTES_MAX} at once"
             raise Refused(ErrorCode.POLICY_VIOLATION, reason)
-        return self._append(batch, [record for record, _ in records], now_ms)
-
-    def append_if_idle(self) -> None:
-        """To be called now and then: an empty record when nothing was appended since the last call, so that who follows sees how
-        far behind it is. It is not worth the reserve: without room there is none."""
-        if self.log.end_offset == self._idle_since and self.failure is None:
-            nothing, now_ms = NoOpRecord(), self.now_ms()
-            batch = metadata_batch([(nothing, 0)], base_offset=self.log.end_offset, epoch=self.epoch, now_ms=now_ms)
-            with suppress(Refused, DiskFailed):  # of which the node hears otherwise
-                self._append(batch, [nothing], now_ms, with_reserve=False)
-        self._idle_since = self.log.end_offset
-
-    def _append(self, batch: bytearray, records: list[Message], now_ms: int, *, with_reserve: bool = True) -> int:
-        if self.failure is not None:
-            raise self.failure
-        size = len(batch)
-        append = partial(self.log.append, batch, leader_epoch=self.epoch, now_ms=now_ms, origin=Origin.RAFT)
         try:
-            appended = self._with_reserve(append) if with_reserve else append()
+            return self._append(batch, [record for record, _ in records], epoch, now_ms)
         except DiskFull as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.metadata_log.folder} is full") from error
         except DiskFailed as error:
             self._fail(error)
             raise
+
+    def append_if_idle(self) -> None:
+        """To be called now and then: an empty record when nothing was appended since the last call, so that who follows sees how
+        far behind it is. It is not worth the reserve: without room there is none."""
+        if self.log.end_offset == self._idle_since and self.failure is None and self.is_active:
+            nothing, now_ms, epoch = NoOpRecord(), self.now_ms(), self.machine.epoch
+            batch = metadata_batch([(nothing, 0)], base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
+            with suppress(DiskFull, DiskFailed):  # of which the node hears otherwise
+                self._append(batch, [nothing], epoch, now_ms, with_reserve=False)
+        self._idle_since = self.log.end_offset
+
+    def _append(self, batch: bytearray, records: list[Message], epoch: int, now_ms: int, *, with_reserve: bool = True) -> int:
+        if self.failure is not None:
+            raise self.failure
+        size = len(batch)
+        append = partial(self.log.append, batch, leader_epoch=epoch, now_ms=now_ms, origin=Origin.RAFT)
+        appended = self._with_reserve(append) if with_reserve else append()
         self._appended.append(Appended(appended.first_offset, records, appended.last_offset + 1, size, now_ms))
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
-            self._flushing.add_done_callback(self._ended)
+        self._flush_soon()
+        self._input(self.machine.appended)
         return appended.last_offset
 
     def _with_reserve(self, work: Callable[[], Result]) -> Result:
         return work() if self.reserve is None else self.reserve.first(work)
 
     async def commit(self, offset: int) -> None:
-        """Waits until everything up to an offset is committed, and `image` and `on_commit` know of it."""
+        """Waits until everything up to an offset is committed, and `image` and `on_commit` know of it. Refused when this node
+        leads no more."""
         if self.failure is not None:
             raise self.failure
         if offset >= self.committed_offset:
@@ -251,45 +387,43 @@ class Quorum:
             self._waiting.append((offset, done))  # offsets only grow, but for one that waits for what others appended
             await done
 
-    def on_commit(self, callback: Committed) -> None:
-        """Has committed records handed over, a batch at a time: each with its offset."""
-        self._callbacks.append(callback)
+    def _lose_leadership(self) -> None:
+        self._appended.clear()
+        for _, done in self._waiting:
+            if not done.done():
+                done.set_exception(Refused(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller"))
+        self._waiting.clear()
+        if self.is_active:
+            self.is_active = False
+            self.on_inactive()
 
-    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        """Says when the disk has failed: the node has to end without its clean mark."""
-        self._failed.append(callback)
+    # -- syncing and committing
+
+    def _flush_soon(self) -> None:
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(self._ended)
 
     async def _flush(self) -> None:
         """Syncs until nothing is left to sync."""
         loop = asyncio.get_running_loop()
+        synced = -1
         try:
-            while self._appended:
-                flush = self.log.start_flush()
+            while synced < self.log.end_offset:
+                flush, cuts = self.log.start_flush(), self.log.cuts
                 await loop.run_in_executor(None, flush.run)
                 with suppress(DiskFull):  # of small files, which a start can do without: the records themselves are synced
                     self.log.finish_flush(flush, self.now_ms())
-                self._advance(flush.offset)
+                synced = min(flush.offset, self.log.end_offset)
+                if cuts == self.log.cuts:  # otherwise what was synced is gone in part, and the next round says how far it is
+                    self._input(partial(self.machine.synced, synced))
         finally:
             self._flushing = None
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that failed, of whatever, fails the quorum: nobody knows what it left undone."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._fail(error)
-
     def _advance(self, offset: int) -> None:
-        self.log.move_high_watermark(offset)
-        while self._appended and self._appended[0].next_offset <= offset:
-            batch = self._appended.popleft()
-            for record in batch.records:
-                self.image.replay(record)
-            self.image.advance(batch.next_offset - 1, self.epoch, batch.timestamp_ms)
-            self.bytes_since_snapshot += batch.size
-            if batch.records:
-                entries = list(enumerate(batch.records, start=batch.base_offset))
-                for callback in self._callbacks:
-                    callback(entries)
+        if offset > self.log.high_watermark:
+            self.log.move_high_watermark(offset)
+        self._apply(offset)
         still: deque[tuple[int, asyncio.Future[None]]] = deque()
         for waited, done in self._waiting:
             if waited >= offset:
@@ -297,7 +431,50 @@ class Quorum:
             elif not done.done():
                 done.set_result(None)
         self._waiting = still
+        if self.machine.is_leader and not self.is_active and offset > self._epoch_start:
+            self.is_active = True
+            self.on_active()
         self._snapshot_if_due()
+
+    def _apply(self, offset: int) -> None:
+        """Replays what is committed: what this node appended itself it still has, everything else is in the log."""
+        while self.applied_offset < offset:
+            while self._appended and self._appended[0].base_offset < self.applied_offset:
+                self._appended.popleft()
+            if self._appended and self._appended[0].base_offset == self.applied_offset:
+                batch = self._appended.popleft()
+                records = list(enumerate(batch.records, start=batch.base_offset))
+                self._replayed(records, batch.next_offset - 1, self.machine.epoch, batch.timestamp_ms, batch.size)
+                continue
+            for entries in self.metadata_log.entries(self.applied_offset):
+                if entries.header.last_offset >= offset or self._appended_begins_at(entries):
+                    break
+                header = entries.header
+                records = [] if entries.is_control else entries.records
+                self._replayed(records, header.last_offset, header.leader_epoch, header.max_timestamp, header.size)
+
+    def _appended_begins_at(self, entries: Entries) -> bool:
+        return bool(self._appended) and self._appended[0].base_offset == entries.header.base_offset
+
+    def _replayed(self, records: list[tuple[int, Message]], last_offset: int, epoch: int, timestamp_ms: int, size: int) -> None:
+        for _, record in records:
+            self.image.replay(record)
+            if isinstance(record, FeatureLevelRecord):
+                check_levels(self.image.features)
+        self.applied_offset = last_offset + 1
+        self.image.advance(last_offset, epoch, timestamp_ms)
+        self.bytes_since_snapshot += size
+        if records:
+            for callback in self._callbacks:
+                callback(records)
+
+    def on_commit(self, callback: Committed) -> None:
+        """Has committed records handed over, a batch at a time, each with its offset; none when a snapshot took their place."""
+        self._callbacks.append(callback)
+
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Says when the disk has failed: the node has to end without its clean mark."""
+        self._failed.append(callback)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = self.failure or error
@@ -324,7 +501,7 @@ class Quorum:
         loop = asyncio.get_running_loop()
         try:
             await self.take_snapshot()
-            self.metadata_log.clean(self.now_ms())
+            self._clean()
         except DiskFull:  # the log goes on without; the next one may find room
             self.bytes_since_snapshot = 0
         finally:
@@ -338,29 +515,62 @@ class Quorum:
         self.bytes_since_snapshot = 0
         if snapshot in self.metadata_log.snapshots:
             return None
+        kraft_version, voters = self.machine.voters_at(snapshot.offset)
         batches = encode_snapshot(
             list(snapshot_records(image)),
             epoch=image.epoch,
             now_ms=self.now_ms(),
             timestamp_ms=image.timestamp_ms,
-            kraft_version=self.kraft_version,
-            voters=self.voters if self.kraft_version else None,
+            kraft_version=kraft_version,
+            voters=voters if kraft_version else None,
         )
         write = partial(write_snapshot, self.disk, self.metadata_log.folder, snapshot, batches)
         await asyncio.get_running_loop().run_in_executor(None, write)
         self.metadata_log.snapshots.append(snapshot)
         return snapshot
 
+    async def _install(self, snapshot: SnapshotId) -> None:
+        """Begins anew at a snapshot that the leader sent."""
+        try:
+            loaded = await asyncio.get_running_loop().run_in_executor(None, self.metadata_log.finish_part, snapshot)
+        except (CorruptSnapshot, DiskFull) as error:
+            logger.warning("a snapshot of the leader cannot be used: %s", error)
+            self._input(self.machine.install_failed)
+            return
+        image = MetadataImage()
+        self._replay_snapshot(image, snapshot, loaded)
+        self.metadata_log.begin_at(snapshot, self.now_ms())
+        self.image.become(image)
+        self.applied_offset = snapshot.offset
+        self._input(partial(self.machine.installed, snapshot, loaded.kraft_version, loaded.voters))
+        for callback in self._callbacks:
+            callback([])
+
+    def _clean(self) -> None:
+        self.metadata_log.clean(self.now_ms())
+        self.machine.start_moved()
+
     def expire(self) -> None:
         """To be called now and then: removes what has had its time."""
         with suppress(DiskFull):  # of names; the next time there may be room
-            self.metadata_log.clean(self.now_ms())
+            self._clean()
+
+    # -- the end
+
+    async def resign(self) -> None:
+        """Leads no more and does not campaign, so that another can take over before this node is gone."""
+        self._input(self.machine.stop)
 
     async def close(self) -> None:
         """Waits for what is under way, and leaves the folder as a clean stop does."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for channel in self._channels.values():
+            channel.close()
         under_way = [task for task in (self._flushing, self._snapshotting) if task is not None]
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
         if self.failure is None:
+            self.failure = QuorumError("the quorum is closed")
             try:
                 self.log.close(self.now_ms())
             except DiskFull:

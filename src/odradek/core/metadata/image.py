@@ -54,6 +54,18 @@ class MetadataError(Exception):
     """A record that cannot follow on what stands before it: the log is not one that a controller wrote."""
 
 
+NOTED: Final = (
+    "configs",
+    "brokers",
+    "controllers",
+    "features",
+    "client_quotas",
+    "scram_credentials",
+    "acls",
+    "delegation_tokens",
+)
+
+
 class MetadataImage:
     def __init__(self) -> None:
         self.offset = -1
@@ -148,6 +160,34 @@ class MetadataImage:
         made.client_quotas = {entity: quotas.copy() for entity, quotas in self.client_quotas.items()}
         made._delta = None
         return made
+
+    def become(self, other: "MetadataImage") -> None:
+        """Takes another's place, as when a snapshot stands for records that never came. What differs is in the next `changes`."""
+        delta = self._delta
+        if delta is not None:
+            for topic in self.topics.values():
+                if topic.id not in other.topics_by_id:
+                    delta.delete_topic(topic)
+            for topic in other.topics.values():
+                known = self.topics_by_id.get(topic.id)
+                if known is None:
+                    delta.topics_created[topic.id] = None
+                for number, partition in topic.partitions.items():
+                    if known is None or known.partitions.get(number) != partition:
+                        delta.partitions[topic.id, number] = None
+            for name in NOTED:
+                ours, theirs = getattr(self, name), getattr(other, name)
+                for key in {**ours, **theirs}:
+                    if ours.get(key) != theirs.get(key):
+                        self._note(name, key)
+        for name, value in other.__dict__.items():
+            if isinstance(value, dict):  # others hold on to these
+                own = getattr(self, name)
+                own.clear()
+                own.update(value)
+            elif name != "_delta":
+                setattr(self, name, value)
+        self._locations = None
 
     # -- topics
 

@@ -181,7 +181,7 @@ class Leader(Struct):
 
     @property
     def election(self) -> Election:
-        return elected(self.epoch, self.key.id, self.key)
+        return elected(self.epoch, self.key.id, None)  # as Kafka has it
 
     def grants(self, _: ReplicaKey, *, pre_vote: bool, up_to_date: bool) -> bool:  # noqa: ARG002
         return False
@@ -224,7 +224,7 @@ class Resigned(Struct):
 
     @property
     def election(self) -> Election:
-        return elected(self.epoch, self.key.id, self.key)
+        return elected(self.epoch, self.key.id, None)  # as Kafka has it
 
     def grants(self, _: ReplicaKey, *, pre_vote: bool, up_to_date: bool) -> bool:
         return pre_vote and up_to_date
