@@ -21,7 +21,7 @@ from odradek.core.raft.requests import (
     vote_request,
     vote_response,
 )
-from odradek.core.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from odradek.core.raft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
 from odradek.core.raft.voters import Endpoints, ReplicaKey
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID, Message
@@ -214,9 +214,9 @@ class Electing:
     def refused(self, node_id: int, now_ms: int) -> None:
         """The host was refused where the leader should be. The voters campaign one after another, beginning at once."""
         quorum, state = self.quorum, self.quorum.state
-        if isinstance(state, Follower) and state.leader_id == node_id and quorum.is_voter:
-            others = sorted(voter for voter in quorum.history.voters.ids if voter != node_id)
-            turn_ms = others.index(quorum.config.node_id) * CAMPAIGN_STAGGER_MS
+        if isinstance(state, Follower) and state.leader_id == node_id and quorum.may_campaign:
+            earlier = [voter for voter in quorum.history.voters.ids if voter != node_id and voter < quorum.config.node_id]
+            turn_ms = len(earlier) * CAMPAIGN_STAGGER_MS
             state.leader_is_gone = True
             state.fetch_deadline_ms = min(state.fetch_deadline_ms, now_ms + turn_ms)
 
@@ -225,30 +225,30 @@ class Electing:
     def poll(self, state: Unattached | Prospective | Candidate | Resigned, now_ms: int) -> int:
         """Does what is due; gives the time to look again."""
         quorum = self.quorum
-        is_due = state.election_deadline_ms <= now_ms and not quorum.is_stopping
+        deadline_ms = NEVER_MS if quorum.is_stopping else state.election_deadline_ms
         match state:
             case Unattached():
-                if is_due and quorum.is_voter:
+                if deadline_ms <= now_ms and quorum.may_campaign:
                     self._campaign(now_ms)
-                return state.election_deadline_ms
+                return deadline_ms if quorum.may_campaign else NEVER_MS
             case Prospective():
-                if is_due:
+                if deadline_ms <= now_ms:
                     self._give_up(state, now_ms)
                     return now_ms
-                return min(self._ask(state, now_ms), state.election_deadline_ms)
+                return min(self._ask(state, now_ms), deadline_ms)
             case Candidate():
-                if is_due:
+                if deadline_ms <= now_ms:
                     self._campaign(now_ms)
                     return now_ms
-                return min(self._ask(state, now_ms), state.election_deadline_ms)
+                return min(self._ask(state, now_ms), deadline_ms)
             case Resigned():
-                if is_due:
+                if deadline_ms <= now_ms:
                     quorum.become_unattached(state.epoch + 1, now_ms)
                     return now_ms
-                return min(self._tell_end(state, now_ms), state.election_deadline_ms)
+                return min(self._tell_end(state, now_ms), deadline_ms)
 
     def _campaign(self, now_ms: int) -> None:
-        if self.quorum.is_voter:
+        if self.quorum.may_campaign:
             self.quorum.become_prospective(now_ms)
             self._count(now_ms)
         else:
@@ -261,10 +261,10 @@ class Electing:
 
     def _ask(self, state: Prospective | Candidate, now_ms: int) -> int:
         if state.ballot.is_rejected:
-            return state.election_deadline_ms
+            return NEVER_MS
         quorum = self.quorum
         pre_vote = isinstance(state, Prospective)
-        again_ms = state.election_deadline_ms
+        again_ms = NEVER_MS
         for voter_id in state.ballot.missing:
             voter, node = quorum.history.voters.find(voter_id), quorum.voter_node(voter_id)
             if voter is None or node is None:
@@ -279,7 +279,7 @@ class Electing:
 
     def _tell_end(self, state: Resigned, now_ms: int) -> int:
         quorum = self.quorum
-        again_ms = state.election_deadline_ms
+        again_ms = NEVER_MS
         request = end_quorum_epoch_request(quorum.config.cluster_id, quorum.leader, state.successors)
         for voter_id in state.unacknowledged:
             node = quorum.voter_node(voter_id)

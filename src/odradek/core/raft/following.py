@@ -46,7 +46,7 @@ class Following:
             return now_ms  # when the log is cut
         if quorum.is_stopping or self.is_busy(state):
             return NEVER_MS
-        deadline_ms = state.fetch_deadline_ms if quorum.is_voter else NEVER_MS
+        deadline_ms = state.fetch_deadline_ms if quorum.may_campaign else NEVER_MS
         if state.update_deadline_ms <= now_ms:
             request = self._voter_request()
             node = quorum.node_of(state.leader_id, state.endpoints)

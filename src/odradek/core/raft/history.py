@@ -56,6 +56,11 @@ class VoterHistory:
         return self._voters.rows[-1][1] if self._voters.rows else self.static_voters
 
     @property
+    def voters_before(self) -> VoterSet | None:
+        """The set that the one in force took the place of; None when that is not known any more."""
+        return self._voters.rows[-2][1] if len(self._voters.rows) > 1 else None
+
+    @property
     def voters_offset(self) -> int:
         """Where the voters in force are named: -1 when only the snapshot of formatting does, NOWHERE when nothing does."""
         return self._voters.rows[-1][0] if self._voters.rows else NOWHERE

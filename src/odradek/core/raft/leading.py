@@ -55,7 +55,8 @@ class Leading:
         quorum.become(leader)
         messages = [leader_change(config.node_id, voter_ids, won.ballot.granted)]
         here = Voter(config.node_id, config.directory_id, config.endpoints)
-        if history.kraft_version and (history.voters_offset < 0 or history.voters.find(config.node_id) != here):
+        named = history.voters.find(config.node_id)
+        if history.kraft_version and named is not None and (history.voters_offset < 0 or named != here):
             assert history.voters_offset != NOWHERE
             messages += voters_messages(history.kraft_version, history.voters.with_voter(here))
         self.append_control(messages)

@@ -229,7 +229,7 @@ class Raft:
             self._changing.committed(state)
             return min(self._changing.poll(state, now_ms), self._leading.poll(state, now_ms))
         if isinstance(state, Follower):
-            is_late = quorum.is_voter and not quorum.is_stopping and state.fetch_deadline_ms <= now_ms
+            is_late = quorum.may_campaign and not quorum.is_stopping and state.fetch_deadline_ms <= now_ms
             if is_late and (state.leader_is_gone or not self._following.is_busy(state)):
                 self._electing.campaign(now_ms)
                 return now_ms

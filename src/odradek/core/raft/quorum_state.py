@@ -5,7 +5,8 @@ Election, leading, following and changes of voters are parts of their own; they 
 Invariants
  1. The epoch never goes down. What must not be forgotten is persisted before anything that rests on it leaves.
  2. The high watermark never goes down.
- 3. Only a node that the latest voter set names campaigns.
+ 3. Only a node campaigns that the latest voter set names, or the one before while the latest is not known to be committed: such
+    a node may be the only one that can bring its own removal to an end.
 """
 
 from collections.abc import Callable
@@ -80,6 +81,14 @@ class QuorumState:
     @property
     def is_voter(self) -> bool:
         return self.history.voters.is_voter(self.config.key)
+
+    @property
+    def may_campaign(self) -> bool:
+        history, key = self.history, self.config.key
+        if history.voters.is_voter(key):
+            return True
+        before = history.voters_before
+        return before is not None and before.is_voter(key) and history.voters_offset >= self.high_watermark
 
     @property
     def is_only_voter(self) -> bool:
@@ -188,7 +197,7 @@ class QuorumState:
 
     def become_unattached(self, epoch: int, now_ms: int, *, leader_id: int = NOBODY, voted: ReplicaKey | None = None) -> None:
         deadline_ms = NEVER_MS
-        if self.is_voter:
+        if self.may_campaign:
             deadline_ms = self.election_deadline_ms(now_ms)
             before = self.state
             if voted is None and epoch > before.epoch and isinstance(before, Unattached | Prospective | Candidate):
@@ -197,7 +206,7 @@ class QuorumState:
 
     def become_prospective(self, now_ms: int) -> None:
         state = self.state
-        assert self.is_voter
+        assert self.may_campaign
         assert not isinstance(state, Leader)
         leader = self.leader
         retries = state.retries + 1 if isinstance(state, Prospective | Candidate | Follower) else 1
@@ -214,14 +223,15 @@ class QuorumState:
         self.become(prospective)
 
     def become_candidate(self, now_ms: int) -> None:
-        assert self.is_voter
+        assert self.may_campaign
         state = self.state
         retries = state.retries if isinstance(state, Prospective) else 1
         deadline_ms = self.election_deadline_ms(now_ms)
         self.become(Candidate(self.epoch + 1, deadline_ms, self._own_ballot(), retries, self.config.key))
 
     def _own_ballot(self) -> Ballot:
-        return Ballot(tuple(self.history.voters.ids), granted=[self.config.node_id])
+        granted = [self.config.node_id] if self.is_voter else []
+        return Ballot(tuple(self.history.voters.ids), granted)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
         assert leader_id != self.config.node_id
