@@ -9,6 +9,8 @@ Invariants
  1. The lease ends before the controller can fence: it counts from when a heartbeat was sent, not from when it was answered.
  2. Once it has ended, a heartbeat alone does not bring it back: the very heartbeat may have unfenced a broker whose partitions
     are gone. What was committed when that heartbeat was answered must be in the image first.
+ 3. Before its image holds its own registration a node leads and follows nothing: it would lead, in an epoch that others still
+    believe in, with a log that lost its tail, and have them cut theirs.
 """
 
 from typing import Final
@@ -36,6 +38,10 @@ class BrokerSession:
 
     def is_certain(self, now_ms: int) -> bool:
         return now_ms < self.certain_until_ms
+
+    def may_take_roles(self, image_offset: int) -> bool:
+        """Whether partitions may be led and followed by an image of what is below an offset of the metadata log."""
+        return image_offset > self.broker_epoch >= 0
 
     def registered(self, broker_epoch: int) -> None:
         """A new registration: it begins fenced."""
