@@ -15,6 +15,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 RETRY_MS: Final = 50
+BROKER_EPOCHS_SINCE: Final = 3
 
 
 class IsrChanges:
@@ -33,7 +34,7 @@ class IsrChanges:
     def is_due(self) -> bool:
         return bool(self.unsent) and not self.waiting
 
-    def request(self, broker_epoch: int) -> AlterPartitionRequest | None:
+    def request(self, broker_epoch: int, version: int = BROKER_EPOCHS_SINCE) -> AlterPartitionRequest | None:
         """All that is to be sent now; None when there is nothing, or a request is under way."""
         if self.waiting:
             return None
@@ -47,7 +48,7 @@ class IsrChanges:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = AlterPartitionRequest.TopicData(topic_id=topic_id)
-            topic.partitions.append(_wanted(index, change))
+            topic.partitions.append(_wanted(index, change, version))
         self.unsent = {}
         if not topics:
             return None
@@ -81,15 +82,18 @@ class IsrChanges:
         self.waiting = {}
 
 
-def _wanted(index: int, change: IsrChange) -> AlterPartitionRequest.PartitionData:
-    return AlterPartitionRequest.PartitionData(
+def _wanted(index: int, change: IsrChange, version: int) -> AlterPartitionRequest.PartitionData:
+    wanted = AlterPartitionRequest.PartitionData(
         partition_index=index,
         leader_epoch=change.leader_epoch,
-        new_isr=list(change.isr),
-        new_isr_with_epochs=[
-            AlterPartitionRequest.BrokerState(broker_id=broker, broker_epoch=epoch)
-            for broker, epoch in zip(change.isr, change.broker_epochs, strict=True)
-        ],
         leader_recovery_state=change.recovery_state,
         partition_epoch=change.partition_epoch,
     )
+    if version < BROKER_EPOCHS_SINCE:
+        wanted.new_isr = list(change.isr)
+    else:
+        wanted.new_isr_with_epochs = [
+            AlterPartitionRequest.BrokerState(broker_id=broker, broker_epoch=epoch)
+            for broker, epoch in zip(change.isr, change.broker_epochs, strict=True)
+        ]
+    return wanted
