@@ -216,13 +216,13 @@ def test_nothing_committed_is_ever_cut_off() -> None:
 
 
 def test_an_answer_to_an_earlier_log_is_passed_over() -> None:
-    one = One(syncs=False).follows(2)
-    stale = one.sent(FetchRequest)[2]
-    request = stale.request
-    assert isinstance(request, FetchRequest)
-    one.hears(stale, fetched(2, 1, data_batch(0, 1)))
-    one.sync()
-    assert not one.hears(stale, diverging(2, 1, (0, 0)))
+    one = One().follows(2)
+    one.hears(one.sent(FetchRequest)[2], None)
+    elsewhere = one.sent(FetchRequest)[3]  # who may know of another leader
+    one.passes(20)
+    one.hears(one.sent(FetchRequest)[2], fetched(2, 1, data_batch(0, 1)))
+    one.hears(elsewhere, diverging(2, 1, (0, 0)))
+    assert not one.all(Truncate)
     assert one.log.end_offset == 1
 
 

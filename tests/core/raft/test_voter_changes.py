@@ -143,9 +143,17 @@ def test_a_change_waits_for_the_commit_of_the_one_before_even_when_nobody_waits_
     assert one.raft.voters.ids == [1, 2]
 
 
+def test_an_addition_that_waits_for_versions_is_a_change_under_way() -> None:
+    one = settled()
+    one.asked(addition_of(4))
+    assert error_of(one.answers(removal_of(3))) == ErrorCode.REQUEST_TIMED_OUT
+    assert one.raft.voters.ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("change", [addition_of(4), removal_of(3), update_of(2)], ids=["add", "remove", "update"])
-def test_a_new_leader_changes_nothing_before_it_has_committed_something(change: Message) -> None:
-    assert error_of(One().wins().answers(change)) == ErrorCode.REQUEST_TIMED_OUT
+def test_a_new_leader_changes_nothing_before_it_has_committed_something(change: Message, dynamic: bool) -> None:
+    assert error_of(One(dynamic=dynamic).wins().answers(change)) == ErrorCode.REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("change", [addition_of(4), removal_of(3), update_of(2)], ids=["add", "remove", "update"])
