@@ -292,12 +292,19 @@ def test_a_snapshot_that_is_not_sound_erases_nothing_and_is_asked_for_again() ->
     assert request.topics[0].partitions[0].fetch_offset == 1
 
 
-def test_a_snapshot_that_the_leader_let_go_of_is_given_up() -> None:
+@pytest.mark.parametrize(
+    "gone",
+    [
+        fetch_snapshot_response(known(2, 1), Asked(1, ""), ErrorCode.SNAPSHOT_NOT_FOUND),
+        FetchSnapshotResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),  # as Kafka says it
+    ],
+)
+def test_a_snapshot_that_the_leader_let_go_of_is_given_up(gone: FetchSnapshotResponse) -> None:
     one = One().follows(2)
     one.hears(one.sent(FetchRequest)[2], offers(2, 1, SnapshotId(7, 1)))
     before = one.sent(FetchRequest)[2]
-    gone = fetch_snapshot_response(known(2, 1), Asked(1, ""), ErrorCode.SNAPSHOT_NOT_FOUND)
     one.hears(one.sent(FetchSnapshotRequest)[2], gone)
+    one.passes(20)
     assert one.sent(FetchRequest)[2] is not before
 
 

@@ -224,6 +224,12 @@ class Following:
         self._heard(state, now_ms)
         return True
 
+    def give_up_snapshot(self) -> None:
+        """The next fetch tells of another."""
+        state = self.quorum.state
+        if isinstance(state, Follower) and state.download is not None and not state.download.is_whole:
+            state.download = None
+
     def installed(self, now_ms: int) -> None:
         """The disk has what was fetched. However long that took, the leader has as long again."""
         state = self.quorum.state

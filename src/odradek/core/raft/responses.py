@@ -108,6 +108,7 @@ class Responses:
 
     def _fetched_snapshot(self, pending: Pending, response: FetchSnapshotResponse, now_ms: int) -> bool:
         if response.error_code != ErrorCode.NONE or len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+            self.following.give_up_snapshot()  # Kafka fails so when it has let go of it
             return False
         partition = response.topics[0].partitions[0]
         leader = partition.current_leader
