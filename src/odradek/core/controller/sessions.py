@@ -109,9 +109,13 @@ class Sessions:
         return current, next_
 
     def lowest_active_offset(self, image: MetadataImage) -> float:
-        """Up to where every active broker knows the metadata."""
-        offsets = [self.progress[broker.id].metadata_offset for broker in image.brokers.values() if broker.is_active]
-        return min(offsets, default=math.inf)
+        """Up to where every broker knows the metadata that goes on."""
+        going_on = [
+            progress.metadata_offset
+            for broker, progress in self.progress.items()
+            if progress.shutdown_offset == UNKNOWN_OFFSET and not image.brokers[broker].fenced
+        ]
+        return min(going_on, default=math.inf)
 
     def is_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
         return request.current_metadata_offset >= self.progress[request.broker_id].registered_offset
@@ -128,11 +132,17 @@ class Sessions:
                 case UnregisterBrokerRecord():
                     self.lost(record.broker_id, record.broker_epoch)
                     self.progress.pop(record.broker_id, None)
-                case BrokerRegistrationChangeRecord(fenced=1):
-                    self.lost(record.broker_id, record.broker_epoch)
-                    self.progress[record.broker_id].shutdown_offset = UNKNOWN_OFFSET
-                case BrokerRegistrationChangeRecord(in_controlled_shutdown=1):
-                    self.progress[record.broker_id].shutdown_offset = last_offset
+                case BrokerRegistrationChangeRecord():
+                    self._changed(record, last_offset)
+
+    def _changed(self, record: BrokerRegistrationChangeRecord, last_offset: int) -> None:
+        progress = self.progress[record.broker_id]
+        progress.metadata_offset = UNKNOWN_OFFSET  # until it says again how far it is
+        if record.fenced > 0:
+            self.lost(record.broker_id, record.broker_epoch)
+            progress.shutdown_offset = UNKNOWN_OFFSET
+        if record.in_controlled_shutdown > 0:
+            progress.shutdown_offset = last_offset
 
     def _registered(self, record: RegisterBrokerRecord, offset: int) -> None:
         """A new incarnation, or the same one, which says more about itself."""
