@@ -173,31 +173,32 @@ def test_registrations_are_refused_as_by_kafka(both: tuple[Kafka, Odradek], vers
         assert same(both, registration(both[0], version, **fault), version).error_code != 0
 
 
+def answers(both: tuple[Kafka, Odradek], request: Any, version: int) -> Any:
+    """The same answers to the same request, in which each has its own epochs and ids."""
+    found = []
+    for side in both:
+        request.broker_epoch = side.epoch
+        for topic in getattr(request, "topics", []):
+            topic.topic_id = side.topic_id
+            for partition in topic.partitions:
+                for state in partition.new_isr_with_epochs:
+                    state.broker_epoch = side.epoch if state.broker_id == 2 else -1
+        told = side.ask(request, version)
+        for topic in getattr(told, "topics", []):
+            topic.topic_id = b""
+        found.append(told)
+    assert found[0] == found[1], request
+    return found[0]
+
+
 def test_a_broker_lives_through_its_life_as_with_kafka(both: tuple[Kafka, Odradek]) -> None:
     for side in both:
         registered = side.ask(registration(side), 4)
         assert registered.error_code == 0
         side.epoch = registered.broker_epoch
 
-    def answers(request: Any, version: int) -> Any:
-        """The same answers to the same request, in which each has its own epochs and ids."""
-        found = []
-        for side in both:
-            request.broker_epoch = side.epoch
-            for topic in getattr(request, "topics", []):
-                topic.topic_id = side.topic_id
-                for partition in topic.partitions:
-                    for state in partition.new_isr_with_epochs:
-                        state.broker_epoch = side.epoch if state.broker_id == 2 else -1
-            told = side.ask(request, version)
-            for topic in getattr(told, "topics", []):
-                topic.topic_id = b""
-            found.append(told)
-        assert found[0] == found[1], request
-        return found[0]
-
     def beat(offset: int = 2**62, **wants: Any) -> Any:
-        return answers(BrokerHeartbeatRequest(broker_id=2, current_metadata_offset=offset, **wants), 2)
+        return answers(both, BrokerHeartbeatRequest(broker_id=2, current_metadata_offset=offset, **wants), 2)
 
     told = beat(0)
     assert (told.is_caught_up, told.is_fenced) == (False, True)
@@ -222,7 +223,7 @@ def test_a_broker_lives_through_its_life_as_with_kafka(both: tuple[Kafka, Odrade
             new_isr_with_epochs=[State(broker_id=broker) for broker in isr],
         )
         topics = [AlterPartitionRequest.TopicData(topic_id=b"", partitions=[partition])]
-        return answers(AlterPartitionRequest(broker_id=2, topics=topics), 3).topics[0].partitions[0]
+        return answers(both, AlterPartitionRequest(broker_id=2, topics=topics), 3).topics[0].partitions[0]
 
     assert alter([2], 0).isr == [2]
     for isr, partition_epoch, leader_epoch in (([2, 1], 0, 0), ([1], 1, 0), ([2, 3], 1, 0), ([2, 1], 9, 0), ([2, 1], 1, 5)):
