@@ -78,6 +78,8 @@ class Kafka:
 class Odradek:
     """A controller behind its handlers, without a log: what it decides is committed at once."""
 
+    is_active = True
+
     def __init__(self, image: MetadataImage, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.epoch = -1
