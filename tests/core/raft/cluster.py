@@ -35,6 +35,8 @@ from odradek.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     RemoveRaftVoterRequest,
+    VoteRequest,
+    VoteResponse,
 )
 from tests.core.raft.memory import CLUSTER_ID, LISTENER, MemoryLog, data_batch, snapshot_bytes, voter_of, voters_of
 
@@ -124,7 +126,7 @@ class Member:
             return raft.synced(offset, now_ms)
 
         end_offset = self.log.end_offset
-        self.later(self.cluster.random.choice((0, 1, 2, 5, 30)), run)
+        self.later(self.cluster.random.randint(0, self.cluster.sync_ms_max), run)
 
     def append(self, value: bytes) -> None:
         """What a controller does that leads."""
@@ -216,6 +218,8 @@ class Cluster:
         self.cut: dict[tuple[int, int], None] = {}
         self.loss = self.doubling = 0.0
         self.delay_ms_max = 3
+        self.sync_ms_max = 5
+        self.asked: dict[object, tuple[int, int]] = {}  # ticket -> candidate and epoch of a vote
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}
         self.written: dict[tuple[int, int], int] = {}  # (offset, epoch) -> crc of the batch that begins there
@@ -265,6 +269,8 @@ class Cluster:
                 self.answer(target, ticket, ApiVersionsResponse(supported_features=[feature]))
             else:
                 version = request.schema.versions[-1]
+                if isinstance(request, VoteRequest) and not request.topics[0].partitions[0].pre_vote:
+                    self.asked[ticket] = (member.id, request.topics[0].partitions[0].replica_epoch)
                 target.step(lambda raft, now_ms: raft.receive(ticket, request, version, now_ms))
 
         self.deliver(member.id, target.id, arrive)
@@ -274,6 +280,9 @@ class Cluster:
         if not isinstance(ticket, tuple):  # an administrator's
             self.answers.append(response)
             return
+        if isinstance(response, VoteResponse) and ticket in self.asked and response.topics[0].partitions[0].vote_granted:
+            candidate_id, epoch = self.asked[ticket]
+            assert self.votes.setdefault((member.id, epoch), candidate_id) == candidate_id, f"node {member.id} votes twice"
         node_id, life, correlation_id = ticket
         target = self.members[node_id]
 
@@ -371,6 +380,7 @@ class Cluster:
         self.cut.clear()
         self.loss = self.doubling = 0.0
         self.delay_ms_max = 3
+        self.sync_ms_max = 5
         for member in self.members.values():
             if member.raft is None:
                 member.start()

@@ -35,6 +35,7 @@ def chaos(cluster: Cluster) -> None:
             cluster.loss = random.choice((0.0, 0.0, 0.1, 0.5))
             cluster.doubling = random.choice((0.0, 0.2))
             cluster.delay_ms_max = random.choice((1, 10, 300))
+            cluster.sync_ms_max = random.choice((1, 30, 2000))
         case "snapshot":
             member.take_snapshot()
         case _ if cluster.formatted is not None and len(ids) > 1:

@@ -6,7 +6,7 @@ Invariants
  3. A leader that is not in the committed set any more resigns.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from odradek.core.metadata.ids import id_text
 from odradek.core.raft.effects import Ticket
@@ -39,12 +39,6 @@ class Refusal(Exception):
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
         self.error, self.message = error, message
-
-
-class Listener(Protocol):
-    name: str
-    host: str
-    port: int
 
 
 def endpoints_of(listeners: list[AddRaftVoterRequest.Listener] | list[UpdateRaftVoterRequest.Listener]) -> Endpoints:
