@@ -12,7 +12,7 @@ Invariants
  2. `Refused` is the one way to say no from below an API: an error code, and a sentence for a person.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from odradek.wire.errors import ProtocolError
@@ -43,6 +43,7 @@ class Connection(Protocol):
     is_controller: bool  # the listener is one of the controller's
     api_versions: list[ApiVersionsResponse.ApiVersion]  # what the listener serves
     software: tuple[str, str]  # name and version that the client gave in ApiVersions
+    handlers: Mapping[int, Any]  # of what the listener serves, by key
 
     def answered(self, ctx: "Context") -> None:
         """An answer is there."""

@@ -14,6 +14,7 @@ v18 the follower's high watermark
 
 An answer that has enough bytes, or an error, is given at once. Otherwise the request waits, in the readers of its partitions and
 in one timer, until enough has come or its time is over; then all is read anew. Records are ranges of files: none is touched.
+On the controller's listeners it is the metadata that is fetched: for the quorum, which answers it.
 """
 
 from collections.abc import Sized
@@ -36,6 +37,9 @@ NO_RECORDS = b""
 
 def handle(request: FetchRequest, ctx: Context) -> Handled:
     node = ctx.node
+    if ctx.connection.is_controller:
+        node.quorum.receive(request, ctx)
+        return None
     try:
         session, interests = node.fetch_sessions.open(request, ctx.version, node.now_ms())
     except Refused as refused:

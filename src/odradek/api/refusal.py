@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from odradek.api.context import Context
 from odradek.core.controller.controller import Controller
 from odradek.core.controller.decision import Decision
+from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -59,8 +60,12 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 async def decide(request: Message, ctx: Context, decision: Callable[[Controller], Decision[Answer]]) -> Answer:
-    """What the controller answers when its decision is committed, or why there is none."""
+    """What the controller answers when its decision is committed, or why there is none. A broker hands the request on to where
+    the controller is."""
     try:
+        if not ctx.node.controller.is_active and not ctx.connection.is_controller:
+            response: type[Answer] = APIS[request.schema.key].response  # type: ignore[assignment]
+            return await ctx.node.forward(request, response, ctx)
         return await ctx.node.controller.submit(decision)
     except Refused as refused:
         return refusal(request, refused, ctx.version)  # type: ignore[return-value]  # it is the answer to this request

@@ -182,7 +182,18 @@ class Partitions(Protocol):
         ...
 
 
+class QuorumSeam(Protocol):
+    def receive(self, request: Message, ctx: Context) -> None:
+        """A request that is for the metadata quorum; it answers `ctx` at some time."""
+        ...
+
+
 class ControllerSeam(Protocol):
+    @property
+    def is_active(self) -> bool:
+        """Whether the active controller is on this node."""
+        ...
+
     async def submit(self, decide: Callable[[Controller], Decision[Answer]]) -> Answer:
         """Has the active controller decide; the answer comes when its records are committed and in `Services.image`."""
         ...
@@ -247,6 +258,8 @@ class Services(Protocol):
     @property
     def controller(self) -> ControllerSeam: ...
     @property
+    def quorum(self) -> QuorumSeam: ...
+    @property
     def groups(self) -> Groups: ...
     @property
     def timers(self) -> Timers: ...
@@ -266,6 +279,10 @@ class Services(Protocol):
         ...
 
     def topic_config(self, topic: str) -> TopicConfig: ...
+
+    async def forward(self, request: Message, response: type[Answer], ctx: Context) -> Answer:
+        """Hands a client's request to the active controller; gives its answer. Refused when there is none in time."""
+        ...
 
     async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
         """Makes topics when they are first needed: those that clients name, or __consumer_offsets and the like."""

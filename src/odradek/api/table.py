@@ -5,11 +5,19 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from odradek.api import (
+    add_raft_voter,
+    allocate_producer_ids,
     alter_configs,
+    alter_partition,
     alter_partition_reassignments,
     api_versions,
+    assign_replicas_to_dirs,
+    begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
     consumer_group_describe,
     consumer_group_heartbeat,
+    controller_registration,
     create_partitions,
     create_topics,
     delete_groups,
@@ -23,7 +31,10 @@ from odradek.api import (
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
+    end_quorum_epoch,
+    envelope,
     fetch,
+    fetch_snapshot,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -40,9 +51,12 @@ from odradek.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
     unregister_broker,
     update_features,
+    update_raft_voter,
+    vote,
 )
 from odradek.wire.apis import APIS
 from odradek.wire.message import Message
@@ -86,6 +100,20 @@ SERVED: tuple[ModuleType, ...] = (
     consumer_group_describe,
     describe_topic_partitions,
     list_config_resources,
+    add_raft_voter,
+    allocate_producer_ids,
+    alter_partition,
+    assign_replicas_to_dirs,
+    begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
+    end_quorum_epoch,
+    envelope,
+    fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
+    vote,
 )
 
 

@@ -5,7 +5,7 @@ something did not, 2 when the command line cannot be understood. What went wrong
 do.
 """
 
-from odradek.cli import log, start, storage
+from odradek.cli import log, start, storage, up
 from odradek.cli.parser import Commands, Given, Parser
 
 
@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--version", dest="run", action="store_const", const=version, help="show the version and exit")
     commands = Commands(parser)
     start.add(commands)
+    up.add(commands)
     storage.add(commands)
     log.add(commands)
     commands.add("version", version)

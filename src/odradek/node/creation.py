@@ -23,7 +23,8 @@ async def create_on_demand(node: "Node", topics: Sequence[str]) -> Mapping[str, 
     if not wanted:
         return errors
     try:
-        response = await node.controller.submit(lambda controller: controller.create_topics(CreateTopicsRequest(topics=wanted)))
+        request = CreateTopicsRequest(topics=wanted, timeout_ms=node.config.integer("request.timeout.ms"))
+        response = await node.link.ask(request, CreateTopicsResponse, request.timeout_ms)
     except Refused as refused:
         return errors | dict.fromkeys([topic.name for topic in wanted], refused.code)
     await node.followed()

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from odradek.api.api_versions import advertised, unsupported
+from odradek.api.context import Context
 from odradek.api.services import LogDir, Replica
 from odradek.api.table import handlers
 from odradek.core.config.broker import BrokerConfig
@@ -33,16 +34,19 @@ from odradek.core.metadata.features import SERVED, UnsupportedFeature, supported
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.fetch_sessions import Sessions
+from odradek.core.partition.fetcher import FetcherSettings
 from odradek.core.raft.batches import CorruptSnapshot
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.folder import LogFolder
 from odradek.node.background import Background
 from odradek.node.controller import ControllerHost
+from odradek.node.controller_link import ControllerLink
 from odradek.node.creation import create_on_demand, described
 from odradek.node.errors import StartFailed
 from odradek.node.folders import Folders, open_folders
 from odradek.node.format import read_bootstrap
 from odradek.node.groups import CONSUMER_OFFSETS, Groups
+from odradek.node.lifecycle import Lifecycle
 from odradek.node.listener import Listener, limits_of
 from odradek.node.loggers import Loggers
 from odradek.node.metadata_log import MetadataLost
@@ -50,17 +54,28 @@ from odradek.node.partition import log_config
 from odradek.node.partitions import Partitions
 from odradek.node.quorum import Quorum, QuorumError
 from odradek.node.quorum_config import QuorumConfig
+from odradek.node.replication import Replication
 from odradek.node.reserve import RESERVE_BYTES, Reserve
 from odradek.node.timers import Timers
 from odradek.wire.errors import ErrorCode, Refused
-from odradek.wire.messages import BrokerRegistrationRequest, ControllerRegistrationRequest
+from odradek.wire.message import Message
+from odradek.wire.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 
 FILES_WANTED = 1_048_576
 METADATA_EXPIRY_MS = 60_000  # how often old snapshots of the metadata are looked for
 FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
 
+CONTROLLER_REGISTRATION_MS = 60_000
+
 Result = TypeVar("Result")
+Answer = TypeVar("Answer", bound=Message)
 Registration = TypeVar("Registration", BrokerRegistrationRequest, ControllerRegistrationRequest)
 
 logger = logging.getLogger("odradek.node")
@@ -86,8 +101,11 @@ class Node:
         self.listeners: list[Listener] = []
         self.topic_configs: dict[str, TopicConfig] = {}
         self.producer_ids: Iterator[int] = iter(())
-        self.deltas: asyncio.Queue[tuple[Delta, asyncio.Future[None]]] = asyncio.Queue()
+        self.deltas: asyncio.Queue[tuple[Delta, asyncio.Future[None], int]] = asyncio.Queue()
         self.last_change: asyncio.Future[None] | None = None  # done when it has been followed
+        self.followed_offset = -1  # of the last record that partitions and groups have followed
+        self.is_following = False
+        self.incarnation_id = uuid.uuid4().bytes
         self.tasks: set[asyncio.Task[Any]] = set()
         self.fetch_sessions = Sessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
@@ -105,7 +123,13 @@ class Node:
             endpoints = tuple((name, host, port) for name, host, port, _ in self._endpoints(controllers=True))
             self.folders = open_folders(self.config, endpoints, self.new_disk, self.now_ms())
             await self._start_metadata(self.folders, endpoints)
-            await self._start_broker(self.folders)
+            for listener in self.listeners:
+                if listener.is_controller:  # by which the others of the quorum come
+                    listener.start()
+            if self.config.is_controller:
+                await self._register_controller()
+            if self.config.is_broker:
+                await self._start_broker(self.folders)
         except BaseException as error:
             for listener in self.listeners:
                 listener.close()
@@ -113,7 +137,8 @@ class Node:
                 raise StartFailed(why_not_started(error)) from error
             raise
         for listener in self.listeners:
-            listener.start()
+            if not listener.is_controller:
+                listener.start()
 
     def _bind(self) -> None:
         for wanted in self.config.listeners:
@@ -168,12 +193,17 @@ class Node:
                     chance=random.randrange,
                     unique_id=lambda: uuid.uuid4().bytes,
                 ),
+                session_timeout_ms=config.integer("broker.session.timeout.ms"),
                 replication=ReplicationRules(
                     min_insync_replicas=config.integer("min.insync.replicas"),
                     unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
                 ),
             ),
+            balance_interval_ms=balance_interval_ms(config),
+            unclean_interval_ms=config.integer("unclean.leader.election.interval.ms"),
         )
+        self.link = ControllerLink(self)
+        self.quorum.on_commit(lambda _: self._changed())
         await self.controller.start(bootstrap)
         unserved = [name for name, level in self.image.features.items() if level and name not in SERVED]
         if unserved:
@@ -197,7 +227,8 @@ class Node:
             for folder in folders.folders
             if folder.path in map(os.path.abspath, self.config.log_dirs)
         ]
-        self.session = BrokerSession.alone()
+        is_alone = self.quorum.voters.ids == [self.node_id]
+        self.session = BrokerSession.alone() if is_alone else BrokerSession(self.config.integer("broker.session.timeout.ms"))
         self.partitions = Partitions(
             self.node_id,
             log_folders,
@@ -208,36 +239,66 @@ class Node:
             self.session,
             self.config.integer("replica.lag.time.max.ms"),
         )
+        self.partitions.replication = Replication(
+            self.partitions,
+            self.config.inter_broker_listener_name,
+            lambda: self.session.broker_epoch,
+            fetcher_settings(self.config),
+            self.config.integer("num.replica.fetchers"),
+            self.config.integer("replica.socket.timeout.ms"),
+        )
         self.groups = Groups(self.image, self.config, self.timers, self.now_ms)
-        await self._follow(self.image.changes())
-        self.quorum.on_commit(lambda _: self._changed())
         self.follower = self.loop.create_task(self._follow_all())
-        self.broker_epoch = await self._register(log_folders)
-        await self.controller.submit(lambda controller: controller.unfence(self.node_id, self.broker_epoch))
+        self.lifecycle = Lifecycle(
+            self.link,
+            self._registration(log_folders),
+            lambda: self.followed_offset if self.is_following else self.image.offset,
+            self.session,
+            self.partitions.advance,
+            heartbeat_interval_ms=self.config.integer("broker.heartbeat.interval.ms"),
+            session_timeout_ms=self.config.integer("broker.session.timeout.ms"),
+            registration_timeout_ms=self.config.integer("initial.broker.registration.timeout.ms"),
+        )
+        self.broker_epoch = await self.lifecycle.register()
+        await self.lifecycle.caught_up()
+        assert self.session.may_take_roles(self.image.offset + 1)
+        self.is_following = True
+        self._follow_soon(self.image.changes())
+        await self.followed()
+        lag_ms = self.config.integer("replica.lag.time.max.ms")
+        self.timers.every(lag_ms // 2, self.partitions.tick)
+        timeout_ms = self.config.integer("request.timeout.ms")
+        self.isr_sender = self.loop.create_task(
+            self.partitions.send_isr_changes(self.link, lambda: self.session.broker_epoch, timeout_ms)
+        )
+        await self.lifecycle.unfence()
         await self.followed()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
         self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
         if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
             self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
-    async def _register(self, log_folders: list[LogFolder]) -> int:
-        """Makes the controller and the broker of this node known; gives the epoch of the broker."""
-        incarnation = uuid.uuid4().bytes
-        controller = ControllerRegistrationRequest(controller_id=self.node_id, incarnation_id=incarnation)
-        self._complete(controller, controllers=True)
-        await self.controller.submit(lambda active: active.register_controller(controller))
+    async def _register_controller(self) -> None:
+        """Makes the controller of this node known."""
+        request = ControllerRegistrationRequest(controller_id=self.node_id, incarnation_id=self.incarnation_id)
+        self._complete(request, controllers=True)
+        answer = await self.link.ask(request, ControllerRegistrationResponse, CONTROLLER_REGISTRATION_MS)
+        if answer.error_code:
+            raise StartFailed(f"node.id={self.node_id} cannot join the controllers of its cluster: {answer.error_message}")
+
+    def _registration(self, log_folders: list[LogFolder]) -> BrokerRegistrationRequest:
         epochs = {folder.clean_broker_epoch for folder in log_folders}
         clean = epochs.pop() if len(epochs) == 1 else None
         broker = BrokerRegistrationRequest(
             broker_id=self.node_id,
             cluster_id=self.cluster_id,
-            incarnation_id=incarnation,
+            incarnation_id=self.incarnation_id,
             rack=self.config.text_or_none("broker.rack"),
             log_dirs=[folder.meta.directory_id.bytes for folder in log_folders if folder.meta and folder.meta.directory_id],
             previous_broker_epoch=-1 if clean is None else clean,
         )
         self._complete(broker, controllers=False)
-        return (await self.controller.submit(lambda active: active.register_broker(broker))).broker_epoch
+        return broker
 
     def _complete(self, registration: Registration, *, controllers: bool) -> None:
         """What both registrations say: where the node is, and which features it can serve."""
@@ -255,22 +316,27 @@ class Node:
 
     def _changed(self) -> None:
         """Records were committed and are in the image."""
+        if not self.is_following:
+            return  # all of it is followed at once, when this broker may take roles
         delta = self.image.changes()
         if delta:
             self._follow_soon(delta)
+        elif self.last_change is None or self.last_change.done():
+            self.followed_offset = self.image.offset
 
     def _follow_soon(self, delta: Delta) -> None:
         self.last_change = self.loop.create_future()
-        self.deltas.put_nowait((delta, self.last_change))
+        self.deltas.put_nowait((delta, self.last_change, self.image.offset))
 
     async def _follow_all(self) -> None:
         while True:
-            delta, done = await self.deltas.get()
+            delta, done, offset = await self.deltas.get()
             try:
                 await self._follow(delta)
             except Exception as error:
                 logger.exception("the metadata could not be followed")
                 self.fail(error)
+            self.followed_offset = max(offset, self.followed_offset)
             done.set_result(None)
 
     async def _follow(self, delta: Delta) -> None:
@@ -337,15 +403,19 @@ class Node:
             found.append(LogDir(folder.path, is_offline, replicas, total, usable))
         return found
 
+    async def forward(self, request: Message, response: type[Answer], ctx: Context) -> Answer:
+        return await self.link.forward(request, response, ctx, self.config.integer("request.timeout.ms"))
+
     async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
         return await create_on_demand(self, topics)
 
     async def new_producer_id(self) -> int:
         """The next of the block that this broker has; another block when it is used up."""
         while (producer_id := next(self.producer_ids, None)) is None:
-            block = await self.controller.submit(
-                lambda controller: controller.allocate_producer_ids(self.node_id, self.broker_epoch)
-            )
+            request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
+            block = await self.link.ask(request, AllocateProducerIdsResponse, self.config.integer("request.timeout.ms"))
+            if block.error_code:
+                raise Refused(ErrorCode(block.error_code), "the controller gives no producer ids")
             first = block.producer_id_start
             self.producer_ids = iter(range(first, first + block.producer_id_len))
         return producer_id
@@ -366,26 +436,55 @@ class Node:
     async def close(self) -> None:
         """Lets go of clients, syncs everything and leaves the mark of a clean stop."""
         for listener in self.listeners:
+            if not listener.is_controller:
+                listener.stop_accepting()
+        if self.config.is_broker:
+            await self._close_broker()
+        for listener in self.listeners:
             listener.stop_accepting()
+            listener.close()
+        self.link.close()
+        await self.controller.close()
+        await self.quorum.close()
+        self.reserve.close()
+        if self.config.is_broker:
+            await self.partitions.close(self.broker_epoch)
+        self.timers.close()
+
+    async def _close_broker(self) -> None:
+        """Leaves the cluster: others lead what this broker led, and its clients go to them."""
         await self.background.close()
         self.reserve.give_if_needed()
-        try:
-            await self.controller.submit(lambda controller: controller.shut_down(self.node_id, self.broker_epoch))
-        except Refused as refused:  # there is no room to say so, and everything else is as it should be
-            logger.error("the stop is not in the metadata: %s", refused.message)
+        if not await self.lifecycle.shut_down(self.config.integer("broker.session.timeout.ms")):
+            logger.error("the stop is not in the metadata: no controller has answered in time")
+        await self.lifecycle.close()
         await self.followed()
         for stop in self.stops:
             stop()
         self.groups.close()
         for listener in self.listeners:
-            listener.close()
-        self.follower.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.follower
-        await self.quorum.close()
-        self.reserve.close()
-        await self.partitions.close(self.broker_epoch)
-        self.timers.close()
+            if not listener.is_controller:
+                listener.close()
+        for task in (self.follower, self.isr_sender):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def fetcher_settings(config: BrokerConfig) -> FetcherSettings:
+    return FetcherSettings(
+        wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+        min_bytes=config.integer("replica.fetch.min.bytes"),
+        response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
+        max_bytes=config.integer("replica.fetch.max.bytes"),
+        backoff_ms=config.integer("replica.fetch.backoff.ms"),
+    )
+
+
+def balance_interval_ms(config: BrokerConfig) -> int:
+    """How often leaders are balanced; 0 for never."""
+    seconds = config.integer("leader.imbalance.check.interval.seconds")
+    return seconds * 1000 if config.flag("auto.leader.rebalance.enable") else 0
 
 
 def why_not_started(error: BaseException) -> str:

@@ -12,10 +12,10 @@ Invariants
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from odradek.core.config.topic import TopicConfig
@@ -23,14 +23,20 @@ from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from odradek.core.metadata.topics import Topic
 from odradek.core.partition.broker_session import BrokerSession
-from odradek.core.partition.isr_changes import IsrChanges
+from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
+from odradek.core.partition.leader import Leader
 from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.node.partition import Partition
+from odradek.node.replication import Replication
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.messages import AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from odradek.node.controller_link import ControllerLink
 
 BATCHES_LOOKED_INTO_MAX = 2  # at once: each may take twice PAYLOAD_SIZE_MAX
 
@@ -77,8 +83,10 @@ class Partitions:
         self.monotonic_ms = monotonic_ms
         self.session = session
         self.lag_time_max_ms = lag_time_max_ms
+        self.by_leader: dict[Leader, Partition] = {}
         self.isr_changes = IsrChanges(node_id)
-        self.send_isr_changes: Callable[[], None] = lambda: None
+        self.isr_change_wanted = asyncio.Event()
+        self.replication: Replication
         self.tasks: set[asyncio.Task[None]] = set()
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
@@ -116,7 +124,7 @@ class Partitions:
             await self._create(folder, partitions)
         for topic_id, index in delta.partitions:
             if topic_id in self.image.topics_by_id:
-                self._lead(self.image.topics_by_id[topic_id], index)
+                self._take_role(self.image.topics_by_id[topic_id], index)
         for kind, topic_name in delta.configs:
             if kind == TOPIC_RESOURCE:
                 self.configure(topic_name)
@@ -148,33 +156,40 @@ class Partitions:
         unmade, self.unmade = self.unmade, {}
         return Delta(partitions=unmade)
 
-    def _lead(self, topic: Topic, index: int) -> None:
-        state = topic.partitions[index]
+    def _take_role(self, topic: Topic, index: int) -> None:
+        """Leads a partition, or follows it, as the metadata says."""
+        state, key = topic.partitions[index], (topic.id, index)
         led = self.by_name.get(topic.name, {})
         partition = led.get(index)
+        name = TopicPartition(topic.name, index)
+        log = next((folder.logs[name] for folder in self.folders if name in folder.logs), None)
         if state.leader != self.node_id:
             if partition is not None:
                 del led[index]
+                del self.by_leader[partition.leader]
                 partition.close()
+            if log is not None and self.node_id in state.replicas:
+                self.replication.follow(topic, index, state, log)
+            else:
+                self.replication.stop(key)
             return
+        self.replication.stop(key)
         if partition is not None:
             partition.lead(state)
-            return
-        log = next(
-            (folder.logs[name] for folder in self.folders if (name := TopicPartition(topic.name, index)) in folder.logs), None
-        )
-        if log is None:
-            return  # it could not be made
-        led = self.by_name.setdefault(topic.name, {})
-        self.by_id[topic.id] = led
-        config = self.topic_config(topic.name)
-        led[index] = Partition(self, log, topic.name, topic.id, index, state, config)
+        elif log is not None:  # it could be made
+            led = self.by_name.setdefault(topic.name, {})
+            self.by_id[topic.id] = led
+            partition = led[index] = Partition(self, log, topic.name, topic.id, index, state, self.topic_config(topic.name))
+            self.by_leader[partition.leader] = partition
 
     async def _delete(self, topic: Topic) -> None:
         led = self.by_name.pop(topic.name, {})
         self.by_id.pop(topic.id, None)
         for partition in led.values():
+            del self.by_leader[partition.leader]
             partition.close()
+        for index in topic.partitions:
+            self.replication.stop((topic.id, index))
         for folder in self.folders:
             gone = [folder.forget(name) for name in list(folder.logs) if name.topic == topic.name]
             if gone:
@@ -205,6 +220,9 @@ class Partitions:
             self.committed(partition)
         if partition.followers:
             self._wake_soon(self.grown, partition)
+        self.flush_rolled(log)
+
+    def flush_rolled(self, log: Log) -> None:
         if log.has_rolled and log not in self.flushes:
             self.spawn(self.flush(log, closed_only=True))
 
@@ -217,7 +235,46 @@ class Partitions:
     def isr_changed(self, partition: Partition) -> None:
         """The leader has a change of the ISR to send."""
         self.isr_changes.add((partition.topic_id, partition.index), partition.leader)
-        self.send_isr_changes()
+        self.isr_change_wanted.set()
+
+    def tick(self) -> None:
+        """To be called twice in `replica.lag.time.max.ms`: looks for followers that have fallen behind."""
+        now_ms = self.monotonic_ms()
+        for leader, partition in self.by_leader.items():
+            leader.tick(now_ms)
+            if leader.unsent is not None:
+                self.isr_changed(partition)
+
+    def advance(self) -> None:
+        """The session of this node is certain again: what waited for that goes on."""
+        now_ms = self.monotonic_ms()
+        for leader, partition in self.by_leader.items():
+            if leader.advance(now_ms):
+                self.committed(partition)
+
+    async def send_isr_changes(self, link: "ControllerLink", broker_epoch: Callable[[], int], timeout_ms: int) -> None:
+        """Tells the controller who is in sync, one request after the other, for ever."""
+        while True:
+            await self.isr_change_wanted.wait()
+            self.isr_change_wanted.clear()
+            request = self.isr_changes.request(broker_epoch())
+            if request is None:
+                continue
+            moved: Iterable[Leader] = ()
+            try:
+                answer = await link.ask(request, AlterPartitionResponse, timeout_ms, "isr")
+                moved = self.isr_changes.answered(answer, self.monotonic_ms())
+                is_failed = bool(answer.error_code)
+            except Refused as refused:
+                logger.warning("changes of the ISR are not taken: %s", refused.message)
+                self.isr_changes.failed()
+                is_failed = True
+            for leader in moved:
+                if (partition := self.by_leader.get(leader)) is not None:
+                    self.committed(partition)
+            if self.isr_changes.is_due:
+                await asyncio.sleep(RETRY_MS / 1000 if is_failed else 0)
+                self.isr_change_wanted.set()
 
     def _wake_soon(self, waiting: dict[Partition, None], partition: Partition) -> None:
         if not self.changed and not self.grown:
@@ -296,6 +353,7 @@ class Partitions:
 
     async def close(self, broker_epoch: int) -> None:
         """Syncs everything and leaves the mark of a clean stop."""
+        await self.replication.close()
         for partitions in self.by_name.values():
             for partition in partitions.values():
                 partition.close()

@@ -317,7 +317,7 @@ class Quorum:
 
     def _know_leader(self, leader: LeaderIs) -> None:
         if leader.is_known:
-            logger.info("node %d leads the quorum in epoch %d", leader.leader_id, leader.epoch)
+            logger.debug("node %d leads the quorum in epoch %d", leader.leader_id, leader.epoch)
         self.leader = leader
         waiters, self._leader_waiters = self._leader_waiters, []
         for waiter in waiters:

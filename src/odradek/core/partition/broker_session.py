@@ -50,6 +50,8 @@ class BrokerSession:
 
     def fenced(self) -> None:
         """A heartbeat was answered with: fenced."""
+        if self.timeout_ms == FOREVER_MS:
+            return  # nobody could lead in its place
         self.certain_until_ms = self.leased_until_ms = NEVER_MS
         self.unfenced_ms = FOREVER_MS
 

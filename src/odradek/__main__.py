@@ -1,0 +1,5 @@
+"""`python -m odradek`: the program."""
+
+from odradek.cli.main import main
+
+main()

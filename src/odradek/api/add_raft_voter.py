@@ -1,0 +1,13 @@
+"""AddRaftVoter (key 80), versions 0-1: for the leader of the metadata quorum; a broker hands it on."""
+
+from odradek.api.context import Context, Handled
+from odradek.wire.messages import AddRaftVoterRequest, AddRaftVoterResponse
+
+KEY = 80
+
+
+def handle(request: AddRaftVoterRequest, ctx: Context) -> Handled:
+    if not ctx.connection.is_controller and not ctx.node.controller.is_active:
+        return ctx.node.forward(request, AddRaftVoterResponse, ctx)
+    ctx.node.quorum.receive(request, ctx)
+    return None

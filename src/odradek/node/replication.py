@@ -1,0 +1,240 @@
+"""Follows the partitions that other nodes lead: fetches what they have, and takes it over unchanged.
+
+What to ask for and what an answer means is decided by the machines (core/partition: Fetcher, Follower); here are the connections,
+the logs, and the time.
+
+Invariants
+ 1. A partition is fetched by one fetcher at a time, from whoever leads it by the metadata.
+ 2. A step of an answer is taken before the next request is built.
+ 3. What concerns one partition, or one leader, never holds up another leader's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.core.metadata.brokers import Endpoint
+from odradek.core.metadata.topics import Partition as State
+from odradek.core.metadata.topics import Topic
+from odradek.core.partition.fetcher import Fetcher, FetcherSettings, Work, fetcher_id
+from odradek.core.partition.follower import Action, Follower, Step
+from odradek.core.partition.replica import TopicIdPartition
+from odradek.log.disk import DiskFailed, DiskFull
+from odradek.log.log import Log
+from odradek.node.peers import Channel, Unreachable
+from odradek.wire.errors import ProtocolError, Refused
+from odradek.wire.message import Message
+from odradek.wire.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from odradek.node.partitions import Partitions
+
+EARLIEST, LATEST = -2, -1
+
+Answer = TypeVar("Answer", bound=Message)
+
+logger = logging.getLogger("odradek.replication")
+
+
+class FollowedLog:
+    """A log as a follower looks at it."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.log.epochs.latest_epoch
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+
+class Source:
+    """One fetcher and its connection to the leader."""
+
+    def __init__(self, replication: "Replication", leader_id: int, number: int) -> None:
+        self.replication = replication
+        self.leader_id = leader_id
+        self.fetcher = Fetcher(replication.node_id, replication.settings)
+        self.client_id = f"broker-{replication.node_id}-fetcher-{number}"
+        self.channel: Channel | None = None
+        self.wanted = asyncio.Event()  # something to fetch was added
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        replication = self.replication
+        while True:
+            self.wanted.clear()
+            request = self.fetcher.request(replication.broker_epoch(), replication.now_ms())
+            if request is None:
+                await self._pause()
+                continue
+            try:
+                response = await self._ask(request, FetchResponse)
+            except Unreachable as error:
+                logger.debug("node %d cannot be fetched from: %s", self.leader_id, error)
+                self.fetcher.failed(replication.now_ms())
+                continue
+            for work in self.fetcher.answered(response, replication.now_ms()):
+                if work.follower in replication.logs:  # not stopped while another's step was taken
+                    await self._take(work)
+                    self.fetcher.changed(work.follower)
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.fetcher.settings.backoff_ms / 1000 / 10):
+                await self.wanted.wait()
+
+    async def _ask(self, request: Message, response: type[Answer]) -> Answer:
+        endpoint = self.replication.endpoint_of(self.leader_id)
+        if endpoint is None:
+            raise Unreachable(f"node {self.leader_id} is not registered")
+        if self.channel is None or (self.channel.host, self.channel.port) != (endpoint.host, endpoint.port):
+            self._close_channel()
+            self.channel = Channel(endpoint.host, endpoint.port, self.client_id)
+        return await self.channel.ask(request, response, self.replication.timeout_ms)
+
+    async def _take(self, work: Work) -> None:
+        follower, step = work.follower, work.step
+        replication = self.replication
+        log = replication.logs[follower]
+        try:
+            match step.action:
+                case Action.APPEND:
+                    replication.append(log, work.answer.records)
+                    replication.take_watermarks(follower, log, work.answer)
+                case Action.TAKE_WATERMARKS:
+                    replication.take_watermarks(follower, log, work.answer)
+                case Action.ASK_OFFSETS:
+                    self._move(log, await self._told(follower))
+                case _:
+                    self._move(log, step)
+        except (DiskFull, ProtocolError, Refused) as error:
+            logger.warning("%s cannot follow node %d: %s", log.folder, self.leader_id, error)
+            follower.delay(replication.now_ms(), self.fetcher.settings.backoff_ms)
+        except DiskFailed as error:
+            follower.fail()
+            replication.partitions.failed(error)
+
+    def _move(self, log: Log, step: Step) -> None:
+        now_ms = self.replication.partitions.now_ms()
+        if step.action is Action.TRUNCATE:
+            logger.info("%s is cut from %d to %d, where it parts from its leader's", log.folder, log.end_offset, step.offset)
+            log.truncate_to(step.offset, now_ms)
+        elif step.action is Action.RESET:
+            logger.info("%s begins anew at %d, where its leader's begins", log.folder, step.offset)
+            log.reset_to(step.offset, now_ms)
+
+    async def _told(self, follower: Follower) -> Step:
+        """Where the leader's log starts and ends."""
+        offsets = []
+        epoch, code = follower.leader_epoch, 0
+        for timestamp in (EARLIEST, LATEST):
+            wanted = ListOffsetsRequest.ListOffsetsPartition(
+                partition_index=follower.index, current_leader_epoch=epoch, timestamp=timestamp
+            )
+            topic = ListOffsetsRequest.ListOffsetsTopic(name=follower.topic, partitions=[wanted])
+            request = ListOffsetsRequest(replica_id=self.replication.node_id, topics=[topic])
+            try:
+                answer = await self._ask(request, ListOffsetsResponse)
+            except Unreachable:
+                follower.is_asking = False
+                follower.delay(self.replication.now_ms(), self.fetcher.settings.backoff_ms)
+                return Step(Action.NONE)
+            found = answer.topics[0].partitions[0]
+            offsets.append(found.offset)
+            code = code or found.error_code
+        return follower.offsets_told(
+            epoch, code, offsets[0], offsets[1], self.replication.now_ms(), self.fetcher.settings.backoff_ms
+        )
+
+    def _close_channel(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+
+    async def close(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+        self._close_channel()
+
+
+class Replication:
+    def __init__(
+        self,
+        partitions: "Partitions",
+        listener: str,
+        broker_epoch: Callable[[], int],
+        settings: FetcherSettings,
+        fetchers: int,
+        timeout_ms: int,
+    ) -> None:
+        """`fetchers` for each leader, by its listener of that name."""
+        self.partitions = partitions
+        self.node_id = partitions.node_id
+        self.listener = listener
+        self.broker_epoch = broker_epoch
+        self.settings = settings
+        self.fetchers = fetchers
+        self.timeout_ms = settings.wait_max_ms + timeout_ms
+        self.now_ms = partitions.monotonic_ms
+        self.sources: dict[tuple[int, int], Source] = {}
+        self.followers: dict[TopicIdPartition, tuple[Follower, Source]] = {}
+        self.logs: dict[Follower, Log] = {}
+
+    def endpoint_of(self, broker_id: int) -> Endpoint | None:
+        broker = self.partitions.image.brokers.get(broker_id)
+        return None if broker is None else broker.listeners.get(self.listener)
+
+    def follow(self, topic: Topic, index: int, state: State, log: Log) -> None:
+        """Follows as the metadata says; nobody, where nobody leads."""
+        key = (topic.id, index)
+        known = self.followers.get(key)
+        if known is not None and known[0].leader_epoch >= state.leader_epoch:
+            return
+        self.stop(key)
+        if state.leader < 0:
+            return
+        follower = Follower(topic.name, topic.id, index, FollowedLog(log), state.leader, state.leader_epoch)
+        number = fetcher_id(topic.name, index, self.fetchers)
+        source = self.sources.get((state.leader, number))
+        if source is None:
+            source = self.sources[state.leader, number] = Source(self, state.leader, number)
+        self.followers[key] = follower, source
+        self.logs[follower] = log
+        source.fetcher.add(follower)
+        source.wanted.set()
+
+    def stop(self, key: TopicIdPartition) -> None:
+        known = self.followers.pop(key, None)
+        if known is not None:
+            known[1].fetcher.remove(key)
+            del self.logs[known[0]]
+
+    def append(self, log: Log, records: memoryview | bytes | None) -> None:
+        if records:
+            log.append_as_follower(records, now_ms=self.partitions.now_ms())
+            self.partitions.flush_rolled(log)
+
+    def take_watermarks(self, follower: Follower, log: Log, answer: FetchResponse.PartitionData) -> None:
+        marks = follower.watermarks(answer)
+        if marks.high_watermark != log.high_watermark:
+            log.move_high_watermark(marks.high_watermark)
+        if marks.log_start > log.start_offset:
+            log.move_start(marks.log_start)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(source.close() for source in self.sources.values()))
