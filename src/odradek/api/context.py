@@ -44,6 +44,7 @@ class Connection(Protocol):
     api_versions: list[ApiVersionsResponse.ApiVersion]  # what the listener serves
     software: tuple[str, str]  # name and version that the client gave in ApiVersions
     handlers: Mapping[int, Any]  # of what the listener serves, by key
+    on_closed: Callable[[], None] | None  # called when it is closed, by whomever
 
     def answered(self, ctx: "Context") -> None:
         """An answer is there."""

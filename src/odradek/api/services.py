@@ -280,6 +280,10 @@ class Services(Protocol):
 
     def topic_config(self, topic: str) -> TopicConfig: ...
 
+    def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection by which a broker said that it lives is closed."""
+        ...
+
     async def forward(self, request: Message, response: type[Answer], ctx: Context) -> Answer:
         """Hands a client's request to the active controller; gives its answer. Refused when there is none in time."""
         ...

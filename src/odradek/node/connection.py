@@ -19,7 +19,7 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from struct import Struct
@@ -83,6 +83,7 @@ class Connection:
         "listener",
         "loop",
         "network",
+        "on_closed",
         "out",
         "peer",
         "running",
@@ -114,6 +115,7 @@ class Connection:
         self.waiting: deque[Context] = deque()
         self.answers_bytes = 0
         self.out: deque[Piece] = deque()
+        self.on_closed: Callable[[], None] | None = None
         self.running: Any = None  # the task of a request that those after it wait for
         self.is_reading = False
         self.is_sending = False
@@ -552,6 +554,8 @@ class Connection:
             if ctx.abandoned is not None:
                 ctx.abandoned()
         self.network.forget(self)
+        if self.on_closed is not None:
+            self.loop.call_soon(self.on_closed)
 
 
 def rest(piece: Any, sent: int) -> Any:

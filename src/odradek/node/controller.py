@@ -13,19 +13,22 @@ Invariants
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from odradek.core.controller.controller import Controller, ControllerConfig
 from odradek.core.controller.decision import Decision
 from odradek.core.controller.quorum import QuorumStatus
+from odradek.core.metadata.brokers import Broker
 from odradek.log.disk import DiskFailed
+from odradek.node.peers import is_listening
 from odradek.node.quorum import Quorum
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 
 NS_PER_MS: Final = 1_000_000
+PROBE_MS: Final = 1000
 LOOK_MS: Final = 500  # at most, until it looks again whose session is over
 
 PERIODIC: Final[dict[str, Callable[[Controller], Decision[bool]]]] = {
@@ -86,6 +89,9 @@ class ControllerHost:
         now_ms = self.monotonic_ms()
         self._due_ms = {name: now_ms + interval for name, interval in self.intervals_ms.items()}
         self._watch()
+        for broker in self.controller.image.brokers.values():  # one of them may have ended together with who led before
+            if broker.id != self.config.node_id:
+                self.broker_lost(broker.id, broker.epoch)
 
     def _deactivate(self) -> None:
         self.controller = None
@@ -124,30 +130,43 @@ class ControllerHost:
         self._timer = loop.call_later(LOOK_MS / 1000, self._watch)
         expiry_ms = controller.sessions.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
-            self._begin("fence", lambda active: active.fence_stale(self.monotonic_ms()))
+            self._begin("fence", partial(self._repeat, lambda active: active.fence_stale(self.monotonic_ms())))
         for name, decide in PERIODIC.items():
             if self.intervals_ms[name] and now_ms >= self._due_ms.get(name, now_ms):
                 self._due_ms[name] = now_ms + self.intervals_ms[name]
-                self._begin(name, decide)
+                self._begin(name, partial(self._repeat, decide))
 
-    def _begin(self, name: str, decide: Callable[[Controller], Decision[bool]]) -> None:
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._works:
-            self._works[name] = asyncio.get_running_loop().create_task(self._work(name, decide))
+            self._works[name] = asyncio.get_running_loop().create_task(self._run(name, work))
 
-    async def _work(self, name: str, decide: Callable[[Controller], Decision[bool]]) -> None:
-        """Decides until there is nothing more to decide."""
+    async def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            while await self.submit(decide):
-                pass
+            await work()
         except Refused as refused:
             logger.debug("%s: %s", name, refused.message)
         finally:
             del self._works[name]
 
-    async def broker_gone(self, broker_id: int, broker_epoch: int) -> None:
-        """The process of a broker has ended: nobody waits until its session is over."""
-        with suppress(Refused):
-            await self.submit(lambda controller: controller.fence(broker_id, broker_epoch))
+    async def _repeat(self, decide: Callable[[Controller], Decision[bool]]) -> None:
+        """Decides until there is nothing more to decide."""
+        while await self.submit(decide):
+            pass
+
+    # -- crashes
+
+    def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker's connection is closed: where its process is gone too, nobody waits until its session is over."""
+        broker = self.controller.image.brokers.get(broker_id) if self.controller is not None else None
+        if broker is not None and broker.epoch == broker_epoch and not broker.fenced:
+            self._begin(f"probe {broker_id}", partial(self._probe, broker))
+
+    async def _probe(self, broker: Broker) -> None:
+        for endpoint in broker.listeners.values():
+            if await is_listening(endpoint.host, endpoint.port, PROBE_MS) is not False:
+                return
+        logger.warning("node %d has ended without a word: its partitions get other leaders", broker.id)
+        await self.submit(lambda controller: controller.fence(broker.id, broker.epoch))
 
     async def close(self) -> None:
         self._deactivate()

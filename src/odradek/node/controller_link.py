@@ -8,7 +8,7 @@ Invariants
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -40,6 +40,7 @@ class Here:
     is_controller = True
     api_versions: list[ApiVersionsResponse.ApiVersion] = []  # noqa: RUF012 - nobody asks
     software = ("odradek", "")
+    on_closed: Callable[[], None] | None = None
 
     def __init__(self) -> None:
         self.handlers: Mapping[int, Any] = handlers("controller")

@@ -35,6 +35,7 @@ from odradek.wire.messages import (
 SOON_MS: Final = 10  # until the next heartbeat, while something is waited for
 RETRY_MS_MIN: Final = 100
 RETRY_MS_MAX: Final = 2_000
+UNANSWERED_MS_MAX: Final = 2_000  # that a broker which wants to leave waits for a word of the controller
 HOPELESS: Final = frozenset(
     {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REGISTRATION, ErrorCode.INVALID_REQUEST}
 )
@@ -65,6 +66,7 @@ class Lifecycle:
         self.registration_timeout_ms = registration_timeout_ms
         self.loop = asyncio.get_running_loop()
         self.broker_epoch = -1
+        self._answered_s = self.loop.time()
         self.offline_log_dirs: list[bytes] = []
         self.wants_fence = True
         self.wants_shut_down = False
@@ -150,6 +152,7 @@ class Lifecycle:
         if answer.error_code:
             logger.warning("a heartbeat was answered with %s", ErrorCode(answer.error_code).name)
             return False
+        self._answered_s = self.loop.time()
         if answer.is_fenced:
             self.session.fenced()
         else:
@@ -181,14 +184,17 @@ class Lifecycle:
     # -- leaving
 
     async def shut_down(self, timeout_ms: float) -> bool:
-        """Has the controller give the leaderships of this broker to others; whether it did so in time."""
+        """Has the controller give the leaderships of this broker to others; whether it did so in time. Where no controller
+        answers any more, as when the whole cluster stops, nobody is waited for."""
         self.wants_shut_down = True
         self._now.set()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await asyncio.shield(self._released)
-        except TimeoutError:
-            return False
+        begin_s = self.loop.time()
+        while not self._released.done():
+            await asyncio.wait([self._released], timeout=SOON_MS / 1000)
+            now_s = self.loop.time()
+            unanswered_ms = (now_s - max(self._answered_s, begin_s)) * 1000
+            if unanswered_ms > UNANSWERED_MS_MAX or (now_s - begin_s) * 1000 > timeout_ms:
+                return self._released.done()
         return True
 
     async def close(self) -> None:

@@ -73,6 +73,7 @@ FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
 
 CONTROLLER_REGISTRATION_MS = 60_000
+CONTROLLED_SHUTDOWN_MS = 300_000
 
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=Message)
@@ -403,6 +404,9 @@ class Node:
             found.append(LogDir(folder.path, is_offline, replicas, total, usable))
         return found
 
+    def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        self.controller.broker_lost(broker_id, broker_epoch)
+
     async def forward(self, request: Message, response: type[Answer], ctx: Context) -> Answer:
         return await self.link.forward(request, response, ctx, self.config.integer("request.timeout.ms"))
 
@@ -455,7 +459,7 @@ class Node:
         """Leaves the cluster: others lead what this broker led, and its clients go to them."""
         await self.background.close()
         self.reserve.give_if_needed()
-        if not await self.lifecycle.shut_down(self.config.integer("broker.session.timeout.ms")):
+        if not await self.lifecycle.shut_down(CONTROLLED_SHUTDOWN_MS):
             logger.error("the stop is not in the metadata: no controller has answered in time")
         await self.lifecycle.close()
         await self.followed()
