@@ -1,0 +1,216 @@
+"""What clients do while nodes come and go, and the history of what they were told.
+
+Invariants
+ 1. A value is the writer and its number, so that it says where it has to be: numbers go to the partitions in turn, in order.
+ 2. A writer never waits for one partition with the others: each has its own limit of records that nobody has acknowledged.
+ 3. What the witness sees as committed is compared with what was acknowledged before it asked.
+"""
+
+import threading
+import time
+from collections import Counter
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from tests.clients.confluent import create
+from tests.clients.waiting import until
+
+PARTITIONS: Final = 3
+WRITERS: Final = 2
+MEMBERS: Final = 2
+UNSENT_MAX: Final = 10  # of a partition and a writer
+POLL_SECONDS: Final = 0.02
+RECORDS_MAX: Final = 200
+WITNESS_SECONDS: Final = 0.2
+JOIN_SECONDS_MAX: Final = 60.0
+EAGER: Final[dict[str, Any]] = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 20,
+}
+PATIENT: Final = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "linger.ms": 2,
+    "delivery.timeout.ms": 300_000,
+    "request.timeout.ms": 15_000,
+}
+MEMBER: Final = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": 10_000, "check.crcs": True}
+
+Place = tuple[int, int]  # partition and offset
+
+
+class Writer:
+    """An idempotent producer that remembers where each of its values was said to be."""
+
+    def __init__(self, bootstrap: str, topic: str, label: str) -> None:
+        self.producer = Producer({"bootstrap.servers": bootstrap, **EAGER, **PATIENT})
+        self.topic = topic
+        self.label = label
+        self.sent: Counter[int] = Counter()
+        self.acknowledged: dict[Place, bytes] = {}
+        self.count: Counter[int] = Counter()  # of what was acknowledged
+        self.failed: list[str] = []
+        self.last_s = time.monotonic()
+        self.gap_s = 0.0  # the longest between two acknowledgements
+
+    def value(self, index: int, number: int) -> bytes:
+        return f"{self.label} {index} {number}".encode()
+
+    def go_on(self) -> None:
+        for index in range(PARTITIONS):
+            while self.sent[index] - self.count[index] < UNSENT_MAX and not self.failed:
+                value = self.value(index, self.sent[index])
+                self.producer.produce(self.topic, value, partition=index, on_delivery=self._report)
+                self.sent[index] += 1
+        self.producer.poll(POLL_SECONDS)
+
+    def _report(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self.failed.append(f"{message.value()!r}: {error}")
+            return
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        self.acknowledged[partition, offset] = value
+        self.count[partition] += 1
+        now_s = time.monotonic()
+        self.gap_s, self.last_s = max(self.gap_s, now_s - self.last_s), now_s
+
+    def is_stuck(self) -> bool:
+        """Whether it waits for acknowledgements in every partition."""
+        return all(self.sent[index] - self.count[index] >= UNSENT_MAX for index in range(PARTITIONS))
+
+
+class Member:
+    """A member of the group that commits what it has read, and remembers both."""
+
+    def __init__(self, bootstrap: str, topic: str, workload: "Workload") -> None:
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, **EAGER, **MEMBER})
+        self.consumer.subscribe([topic])
+        self.topic = topic
+        self.workload = workload
+        self.read: list[tuple[Place, bytes]] = []
+
+    def go_on(self) -> None:
+        positions: dict[int, int] = {}
+        for message in self.consumer.consume(RECORDS_MAX, POLL_SECONDS):
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            if message.error() is None and partition is not None and offset is not None and value is not None:
+                self.read.append(((partition, offset), value))
+                positions[partition] = offset + 1
+        if positions:
+            try:
+                wanted = [TopicPartition(self.topic, index, offset) for index, offset in positions.items()]
+                done = self.consumer.commit(offsets=wanted, asynchronous=False)
+            except KafkaException:
+                return  # not committed: whoever has the partition next reads it again
+            for each in done or ():
+                if each.error is None:
+                    self.workload.committed[each.partition] = max(each.offset, self.workload.committed[each.partition])
+
+
+class Witness:
+    """Asks again and again what the group has committed, without being of it."""
+
+    def __init__(self, bootstrap: str, topic: str, workload: "Workload") -> None:
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, **EAGER})
+        self.wanted = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        self.workload = workload
+        self.seen = 0
+        self.went_back: list[str] = []
+
+    def go_on(self) -> None:
+        before = dict(self.workload.committed)
+        try:
+            found = self.consumer.committed(self.wanted, timeout=5)
+        except KafkaException:
+            return
+        for each in found:
+            promised = before.get(each.partition, 0)
+            if each.error is None and promised > max(each.offset, 0):  # none is below 0
+                self.went_back.append(f"partition {each.partition}: {each.offset} after {promised}")
+        self.seen += 1
+        self.workload.is_over.wait(WITNESS_SECONDS)
+
+
+class Workload:
+    """`with Workload(...)`: all of them at work, each in a thread."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        create(bootstrap, topic, PARTITIONS)
+        self.is_over = threading.Event()  # for readers
+        self.is_written = threading.Event()  # for writers
+        self.committed: Counter[int] = Counter()  # the highest that was acknowledged
+        self.errors: list[BaseException] = []
+        self.writers = [Writer(bootstrap, topic, f"writer-{number}") for number in range(WRITERS)]
+        self.members = [Member(bootstrap, topic, self) for _ in range(MEMBERS)]
+        self.witness = Witness(bootstrap, topic, self)
+        self.readers: list[Member | Witness] = [*self.members, self.witness]
+        self.write_threads = [self._thread(writer, self.is_written) for writer in self.writers]
+        self.read_threads = [self._thread(reader, self.is_over) for reader in self.readers]
+
+    def _thread(self, part: Writer | Member | Witness, end: threading.Event) -> threading.Thread:
+        def work() -> None:
+            try:
+                while not end.is_set():
+                    part.go_on()
+            except BaseException as error:
+                self.errors.append(error)
+                raise
+
+        return threading.Thread(target=work)
+
+    def __enter__(self) -> Self:
+        for thread in (*self.write_threads, *self.read_threads):
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_written.set()
+        self.is_over.set()
+        for thread in (*self.write_threads, *self.read_threads):
+            thread.join(JOIN_SECONDS_MAX)
+        for reader in self.readers:
+            reader.consumer.close()
+        for writer in self.writers:
+            writer.producer.close()
+
+    # -- waiting
+
+    def goes_on(self) -> None:
+        """Until something that is sent from now on is acknowledged, in every partition, to every writer."""
+        self._reaches([(writer, index, writer.sent[index] + 1) for writer in self.writers for index in range(PARTITIONS)])
+
+    def _reaches(self, goals: list[tuple[Writer, int, int]]) -> None:
+        def look() -> bool:
+            assert not self.errors, self.errors
+            for writer in self.writers:
+                assert not writer.failed, writer.failed[:3]
+            return all(writer.count[index] >= goal for writer, index, goal in goals)
+
+        until(look, "acknowledgements in every partition")
+
+    def is_stuck(self) -> None:
+        until(lambda: all(writer.is_stuck() for writer in self.writers), "writers that wait")
+
+    def finish(self) -> None:
+        """Until all that was sent is acknowledged, read by the group and committed."""
+        self.is_written.set()
+        for thread in self.write_threads:
+            thread.join(JOIN_SECONDS_MAX)
+        for writer in self.writers:
+            assert writer.producer.flush(JOIN_SECONDS_MAX) == 0
+        self._reaches([(writer, index, writer.sent[index]) for writer in self.writers for index in range(PARTITIONS)])
+        wanted = {place for writer in self.writers for place in writer.acknowledged}
+        until(lambda: wanted <= {place for member in self.members for place, _ in list(member.read)}, "all records at the group")
+        ends = {index: max(offset for partition, offset in wanted if partition == index) + 1 for index in range(PARTITIONS)}
+        until(lambda: all(self.committed[index] >= end for index, end in ends.items()), "all offsets committed")
+        seen = self.witness.seen
+        until(lambda: self.witness.seen > seen + 1, "the witness")
+        self.is_over.set()
