@@ -14,6 +14,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Final, TypeVar
 
+from odradek.cli.start import SCREEN
 from odradek.cli.up import Node, prepare
 from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
 from odradek.core.metadata.topic_names import CLUSTER_METADATA
@@ -54,13 +55,13 @@ def free_ports(count: int) -> int:
 
 
 class Cluster:
-    def __init__(self, folder: Path, count: int = NODES) -> None:
+    def __init__(self, folder: Path, count: int = NODES, **settings: str) -> None:
         self.first_port = free_ports(count)
         self.nodes = prepare(str(folder), count, self.first_port)
         self.paused: set[Node] = set()
         for node in self.nodes:
             with open(node.properties, "a") as file:
-                file.writelines(f"{key}={value}\n" for key, value in SETTINGS.items())
+                file.writelines(f"{key.replace('_', '.')}={value}\n" for key, value in {**SETTINGS, **settings}.items())
 
     @property
     def bootstrap(self) -> str:
@@ -174,10 +175,12 @@ class Cluster:
 
     def said(self) -> str:
         """The last lines of each node's log."""
-        parts = []
+        parts: list[str] = []
         for node in self.nodes:
+            screen = SCREEN.format(address=node.address, data=node.folder, settings=node.properties).splitlines()
             with open(os.path.join(node.folder, "node.log"), errors="replace") as file:
-                parts += [f"-- node {node.number}", *file.read().splitlines()[-LOG_LINES_MAX:]]
+                lines = [line for line in file.read().splitlines() if line not in screen]
+            parts += [f"-- node {node.number}", *lines[-LOG_LINES_MAX:]]
         return "\n".join(parts)
 
 
@@ -191,8 +194,8 @@ def is_running(node: Node) -> bool:
 
 
 @contextmanager
-def running(folder: Path, count: int = NODES) -> Iterator[Cluster]:
-    cluster = Cluster(folder, count)
+def running(folder: Path, count: int = NODES, **settings: str) -> Iterator[Cluster]:
+    cluster = Cluster(folder, count, **settings)
     try:
         with cluster.explaining():
             cluster.start(*cluster.nodes)

@@ -11,17 +11,19 @@ from tests.cluster.checks import check_replicas, verdict
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.workload import Workload
 
+SESSION_MS = 600_000  # longer than any test waits: that a process has ended has to be seen, not waited for
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("cluster")) as started:
+    with running(tmp_path_factory.mktemp("cluster"), broker_session_timeout_ms=str(SESSION_MS)) as started:
         yield started
 
 
 def survive(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> None:
     """Has clients at work before, during and after the fault; then looks whether all is as they were told."""
     with cluster.explaining(), Workload(cluster.bootstrap, topic) as workload:
-        workload.goes_on()
+        workload.begins()
         fault(workload)
         workload.goes_on()
         cluster.all_in_sync(topic)

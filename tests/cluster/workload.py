@@ -183,6 +183,12 @@ class Workload:
 
     # -- waiting
 
+    def begins(self) -> None:
+        """Until writers write, and the group has formed: every member has a share, and all partitions have an offset."""
+        until(lambda: len(self.committed) == PARTITIONS, "the group's first offsets")
+        until(lambda: all(member.read for member in self.members), "a share for every member")
+        self.goes_on()
+
     def goes_on(self) -> None:
         """Until something that is sent from now on is acknowledged, in every partition, to every writer."""
         self._reaches([(writer, index, writer.sent[index] + 1) for writer in self.writers for index in range(PARTITIONS)])

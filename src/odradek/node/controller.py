@@ -89,9 +89,8 @@ class ControllerHost:
         now_ms = self.monotonic_ms()
         self._due_ms = {name: now_ms + interval for name, interval in self.intervals_ms.items()}
         self._watch()
-        for broker in self.controller.image.brokers.values():  # one of them may have ended together with who led before
-            if broker.id != self.config.node_id:
-                self.broker_lost(broker.id, broker.epoch)
+        for broker in self.controller.image.brokers.values():  # one may have ended together with who led before, or been here
+            self.broker_lost(broker.id, broker.epoch)
 
     def _deactivate(self) -> None:
         self.controller = None
