@@ -54,6 +54,11 @@ def open_folders(
     folders: list[Folder] = []
     try:
         folders += (lock(path, new_disk()) for path in paths)
+        if all(folder.meta is None for folder in folders) and not is_alone(config, endpoints):
+            raise StartFailed(
+                f"{paths[0]} is not formatted, and this node is one of several: format its folders with the id of the cluster, "
+                "by odradek storage format"
+            )
         cluster_id = check_ids(folders, config.node_id)
         metadata_path = os.path.abspath(config.metadata_log_dir)
         for folder in folders:
@@ -76,6 +81,20 @@ def open_folders(
         for folder in folders:
             folder.lock.release()
         raise
+
+
+def is_alone(config: BrokerConfig, endpoints: tuple[tuple[str, str, int], ...]) -> bool:
+    """Whether nobody but this node votes by its settings: then a new folder may begin a cluster."""
+    if not config.is_controller:
+        return False
+    if config.voters:
+        return list(config.voters) == [config.node_id]
+    ports = {port for _, _, port in endpoints}
+    return len(config.bootstrap_servers) == 1 and (config.bootstrap_servers[0][1] in ports or 0 in config_ports(config))
+
+
+def config_ports(config: BrokerConfig) -> set[int]:
+    return {listener.port for listener in config.listeners}
 
 
 def lock(path: str, disk: Disk) -> Folder:

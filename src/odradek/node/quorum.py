@@ -68,6 +68,7 @@ from odradek.wire.message import Message
 from odradek.wire.messages import FeatureLevelRecord, NoOpRecord
 
 PROBE_MS: Final = 1000
+RESIGN_MS: Final = 500
 
 Committed = Callable[[list[tuple[int, Message]]], None]
 Result = TypeVar("Result")
@@ -557,12 +558,18 @@ class Quorum:
 
     # -- the end
 
-    async def resign(self) -> None:
-        """Leads no more and does not campaign, so that another can take over before this node is gone."""
+    async def _resign(self) -> None:
+        """Leads no more and does not campaign, and tells the others, so that one of them takes over at once."""
         self._input(self.machine.stop)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=RESIGN_MS / 1000)
 
     async def close(self) -> None:
-        """Waits for what is under way, and leaves the folder as a clean stop does."""
+        """Leaves the quorum, waits for what is under way, and leaves the folder as a clean stop does."""
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
+        if self.failure is None:
+            await self._resign()
         if self._timer is not None:
             self._timer.cancel()
         for channel in self._channels.values():
