@@ -95,7 +95,7 @@ class Source:
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.fetcher.settings.backoff_ms / 1000 / 10):
+            async with asyncio.timeout(self.fetcher.pause_ms(self.replication.now_ms()) / 1000):
                 await self.wanted.wait()
 
     async def _ask(self, request: Message, response: type[Answer]) -> Answer:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from odradek.core.partition.fetch_client import FetchClient
 from odradek.core.partition.fetch_sessions import EPOCH_MAX, Interest, Sessions
 from odradek.core.partition.fetcher import Fetcher, FetcherSettings, fetcher_id
-from odradek.core.partition.follower import Action, Follower
+from odradek.core.partition.follower import RETRY_MS_MIN, Action, Follower
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchRequest, FetchResponse
 from tests.core.partition.following import ListedLog, Record
@@ -215,11 +215,15 @@ def test_a_partition_with_an_error_is_left_out_until_its_time_comes() -> None:
     response = leader.answer(request)
     response.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     fetcher.answered(response, 0)
-    request = fetcher.request(55, 99)
+    request = fetcher.request(55, RETRY_MS_MIN - 1)
     assert request is not None
     assert [each.topic_id for each in request.forgotten_topics_data] == [topic_id(1)]
-    fetcher.answered(leader.answer(request), 99)
-    assert named(fetcher.request(55, 100)) == [(topic_id(1), 0)]
+    assert request.max_wait_ms == 1  # the others' silence must not make it wait longer
+    fetcher.answered(leader.answer(request), RETRY_MS_MIN - 1)
+    request = fetcher.request(55, RETRY_MS_MIN)
+    assert named(request) == [(topic_id(1), 0)]
+    assert request is not None
+    assert request.max_wait_ms == FetcherSettings().wait_max_ms
 
 
 def test_when_the_leader_is_not_reached_all_wait_and_begin_anew() -> None:
@@ -227,10 +231,32 @@ def test_when_the_leader_is_not_reached_all_wait_and_begin_anew() -> None:
     fetcher.add(follower_of(1))
     assert fetcher.request(55, 0) is not None
     fetcher.failed(0)
-    assert fetcher.request(55, 99) is None
-    request = fetcher.request(55, 100)
+    assert fetcher.request(55, RETRY_MS_MIN - 1) is None
+    assert fetcher.pause_ms(RETRY_MS_MIN - 1) == 1
+    request = fetcher.request(55, RETRY_MS_MIN)
     assert request is not None
     assert request.session_epoch == 0
+
+
+def test_who_is_refused_again_waits_twice_as_long_up_to_the_backoff_and_begins_anew_with_an_answer() -> None:
+    leader, fetcher = Leaders(), Fetcher(2, FetcherSettings(backoff_ms=50))
+    follower = follower_of(1)
+    fetcher.add(follower)
+    now_ms = 0
+    for pause_ms in (10, 20, 40, 50, 50):
+        request = fetcher.request(55, now_ms)
+        assert request is not None
+        response = leader.answer(request)
+        response.responses[0].partitions[0].error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        fetcher.answered(response, now_ms)
+        without = fetcher.request(55, now_ms)
+        assert without is not None
+        assert without.max_wait_ms == fetcher.pause_ms(now_ms) == pause_ms
+        fetcher.answered(leader.answer(without), now_ms)
+        now_ms += pause_ms
+    follower.watermarks(FetchResponse.PartitionData())
+    follower.delay(now_ms, 50)
+    assert follower.delayed_until_ms == now_ms + RETRY_MS_MIN
 
 
 def test_a_partition_that_is_removed_while_it_is_fetched_gives_no_work() -> None:

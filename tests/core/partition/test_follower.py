@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.core.partition.follower import NOTHING, Action, Follower, Step, Watermarks
+from odradek.core.partition.follower import NOTHING, RETRY_MS_MIN, Action, Follower, Step, Watermarks
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchResponse
 from tests.core.partition.following import ListedLog
@@ -72,8 +72,8 @@ def test_an_answer_to_what_is_no_longer_asked_is_not_taken() -> None:
 def test_after_an_error_it_waits_and_tries_again(code: ErrorCode) -> None:
     follower = following(ListedLog.of(1))
     assert answered(follower, Answer(error_code=code), 50) is NOTHING
-    assert not follower.is_ready(50 + BACKOFF_MS - 1)
-    assert follower.is_ready(50 + BACKOFF_MS)
+    assert not follower.is_ready(50 + RETRY_MS_MIN - 1)
+    assert follower.is_ready(50 + RETRY_MS_MIN)
 
 
 def test_a_fenced_follower_waits_for_new_metadata() -> None:

@@ -87,8 +87,8 @@ class Fetcher:
             self.moved[key] = None
 
     def request(self, broker_epoch: int, now_ms: int) -> FetchRequest | None:
-        """What to send now; None when no partition is to be fetched: then there may be one after `backoff_ms`, or when one is
-        added."""
+        """What to send now; None when no partition is to be fetched: then there may be one after `pause_ms`, or when one is
+        added. Nothing is waited for longer than until a partition is to be tried again."""
         looked_at = {**self.held, **self.moved}
         if self.quota is not None:
             looked_at |= {key: None for key, follower in self.followers.items() if not follower.is_in_sync}
@@ -99,11 +99,16 @@ class Fetcher:
         request = FetchRequest(
             replica_id=-1,
             replica_state=FetchRequest.ReplicaState(replica_id=self.broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.wait_max_ms,
+            max_wait_ms=self.pause_ms(now_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
         )
         return request if self.client.fill(request) else None
+
+    def pause_ms(self, now_ms: int) -> int:
+        """Until a partition that waits may be fetched; at most `wait_max_ms`."""
+        delays = (self.followers[key].delayed_until_ms - now_ms for key in self.held)
+        return min([delay for delay in delays if delay > 0] + [self.settings.wait_max_ms])
 
     def _look_at(self, key: TopicIdPartition, follower: Follower, now_ms: int) -> None:
         if follower.is_ready(now_ms) and not self._is_throttled(follower):

@@ -9,7 +9,8 @@ Invariants
  2. The log is never cut to the high watermark: what is above it may be committed (KIP-101).
  3. An answer counts only if it is to what would be asked now: same offset, same epochs.
  4. The high watermark is the leader's, but never past the end of the log; the start of the log follows the leader's.
- 5. A partition with an error waits for `replica.fetch.backoff.ms`; one that the leader has fenced, for new metadata.
+ 5. A partition with an error waits, each time twice as long, at most for `replica.fetch.backoff.ms`; one that the leader has
+    fenced, for new metadata.
 """
 
 from enum import Enum, auto
@@ -20,6 +21,8 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchRequest, FetchResponse
 
 UNKNOWN: Final = -1
+RETRY_MS_MIN: Final = 10  # a new leader often hears of its leadership a moment after its followers
+RETRY_DOUBLINGS_MAX: Final = 16
 
 
 class FollowedLog(Protocol):
@@ -74,6 +77,7 @@ class Follower:
         "leader_epoch",
         "leader_id",
         "log",
+        "retries",
         "topic",
         "topic_id",
     )
@@ -95,6 +99,7 @@ class Follower:
         self.leader_epoch = leader_epoch
         self.lag = UNKNOWN  # how far the high watermark is ahead
         self.delayed_until_ms = NEVER_MS
+        self.retries = 0  # since the last answer that could be used
         self.is_asking = False  # where the leader's log starts and ends
         self.is_failed = False  # until there is new metadata
 
@@ -159,6 +164,7 @@ class Follower:
     def watermarks(self, answer: FetchResponse.PartitionData) -> Watermarks:
         """What the log takes over, when everything that came is appended."""
         log = self.log
+        self.retries = 0
         high_watermark = min(answer.high_watermark, log.end_offset)
         self.lag = max(answer.high_watermark - log.end_offset, 0)
         high_watermark = max(high_watermark, log.start_offset)
@@ -187,7 +193,8 @@ class Follower:
     def delay(self, now_ms: int, backoff_ms: int) -> None:
         """Nothing came, or nothing that could be used: tries again, later."""
         if now_ms >= self.delayed_until_ms:
-            self.delayed_until_ms = now_ms + backoff_ms
+            self.delayed_until_ms = now_ms + min(RETRY_MS_MIN << min(self.retries, RETRY_DOUBLINGS_MAX), backoff_ms)
+            self.retries += 1
 
     def fail(self) -> None:
         """The log can no longer be written: it is not fetched for until there is new metadata."""
