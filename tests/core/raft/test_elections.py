@@ -171,6 +171,21 @@ def test_a_node_never_leads_an_epoch_again_that_it_led_before_a_start() -> None:
     assert not one.raft.is_leader
 
 
+def test_the_voters_of_a_new_cluster_campaign_at_once_one_after_the_other() -> None:
+    for node_id, turn_ms in ((1, CAMPAIGN_STAGGER_MS), (2, 2 * CAMPAIGN_STAGGER_MS), (3, 3 * CAMPAIGN_STAGGER_MS)):
+        one = One(node_id)
+        one.passes(turn_ms - 1)
+        assert not one.sent(VoteRequest)
+        one.passes(1)
+        assert one.sent(VoteRequest)
+
+
+def test_a_voter_that_knows_of_an_epoch_waits_for_its_leader_before_it_campaigns() -> None:
+    one = One(election=Election(epoch=7))
+    one.passes(999)  # of controller.quorum.election.timeout.ms
+    assert not one.sent(VoteRequest)
+
+
 def test_an_observer_never_campaigns() -> None:
     one = One(4)
     one.passes(60_000)

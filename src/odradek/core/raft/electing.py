@@ -65,6 +65,16 @@ class Electing:
             quorum.become(Follower(saved.epoch, saved.leader_id, endpoints, deadline_ms, deadline_ms, voted))
         else:
             quorum.become_unattached(saved.epoch, now_ms, leader_id=saved.leader_id, voted=voted)
+            state = quorum.state
+            if saved.epoch == 0 and quorum.may_campaign and isinstance(state, Unattached):
+                state.election_deadline_ms = (
+                    now_ms + CAMPAIGN_STAGGER_MS + self._turn_ms(NOBODY)
+                )  # a new cluster has no leader to wait for
+
+    def _turn_ms(self, gone_id: int) -> int:
+        """When this voter is to campaign, where all of them know at about the same time that nobody leads."""
+        ids = [voter for voter in self.quorum.history.voters.ids if voter != gone_id and voter < self.quorum.config.node_id]
+        return len(ids) * CAMPAIGN_STAGGER_MS
 
     # -- requests
 
@@ -215,10 +225,8 @@ class Electing:
         """The host was refused where the leader should be. The voters campaign one after another, beginning at once."""
         quorum, state = self.quorum, self.quorum.state
         if isinstance(state, Follower) and state.leader_id == node_id and quorum.may_campaign:
-            earlier = [voter for voter in quorum.history.voters.ids if voter != node_id and voter < quorum.config.node_id]
-            turn_ms = len(earlier) * CAMPAIGN_STAGGER_MS
             state.leader_is_gone = True
-            state.fetch_deadline_ms = min(state.fetch_deadline_ms, now_ms + turn_ms)
+            state.fetch_deadline_ms = min(state.fetch_deadline_ms, now_ms + self._turn_ms(node_id))
 
     # -- time
 
