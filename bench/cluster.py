@@ -1,6 +1,6 @@
 """A cluster of three nodes beside three of Apache Kafka 4.3.1: when a node dies, what copies cost, what many partitions cost.
 
-python bench/cluster.py [--only NAME] [--rounds 3] [--seconds 5] [--folder PATH] [--ours]
+python bench/cluster.py [--only NAME] [--rounds 3] [--seconds 5] [--folder PATH] [--ours | --theirs]
 
 The clusters run one after the other: six nodes would share the machine's cores otherwise, and each would be measured by what the
 other does. Of the gaps the first figure is a producer's of librdkafka, with its own pauses; the second that of a client which
@@ -93,10 +93,11 @@ class Impatient:
 
     def _run(self) -> None:
         while not self.is_ending:
-            with suppress(OSError, KeyError, IndexError):
-                leader = self.cluster.partitions([self.topic])[self.topic, 0].leader_id
-                if leader in NODES:
-                    self._produce(self.cluster.port_of(leader))
+            for node in NODES:  # one that is about to stop says nothing, or nothing new
+                with suppress(OSError, KeyError):
+                    leader = self.cluster.partitions([self.topic], node)[self.topic, 0].leader_id
+                    if leader in NODES:
+                        self._produce(self.cluster.port_of(leader))
             time.sleep(SEND_SECONDS)
 
     def _produce(self, port: int) -> None:
@@ -388,10 +389,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--ours", action="store_true", help="our cluster alone")
+    parser.add_argument("--theirs", action="store_true", help="Kafka's alone")
     given = parser.parse_args()
     rows: Rows = {}
-    kinds: list[type[Cluster]] = [OdradekCluster] if given.ours else [OdradekCluster, KafkaCluster]
+    kinds: list[type[Cluster]] = [OdradekCluster] * (not given.theirs) + [KafkaCluster] * (not given.ours)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         for kind in kinds:
             measure(kind(Path(folder) / kind.name), given.only or ["start", *WORKS], given.rounds, given.seconds, rows)

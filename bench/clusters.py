@@ -40,7 +40,11 @@ NODES = (1, 2, 3)
 FIRST_PORTS = range(20_000, 22_000)  # with the controllers' below what the system gives to others
 WAIT_SECONDS_MAX = 180.0
 LOOK_SECONDS = 0.005
-DIRECTORY_IDS = {1: "AAAAAAAAAAAAAAAAAAAAAQ", 2: "AAAAAAAAAAAAAAAAAAAAAg", 3: "AAAAAAAAAAAAAAAAAAAAAw"}
+DIRECTORY_IDS = {
+    1: "QAAAAAAAAAAAAAAAAAAAAQ",
+    2: "QAAAAAAAAAAAAAAAAAAAAg",
+    3: "QAAAAAAAAAAAAAAAAAAAAw",
+}  # the smallest ones are reserved
 PartitionState = MetadataResponse.MetadataResponsePartition
 
 
@@ -125,6 +129,7 @@ class Cluster(ABC):
     def ask(self, request: Message, version: int, response: type[Message], node: int | None = None) -> Message:
         """Of one node, or of the first that runs."""
         running = [node] if node else [each for each in NODES if self.processes[each].poll() is None]
+        assert running, f"all nodes of {self.name} have ended; {self.said()}"
         with Client(self.port_of(running[0])) as client:
             return client.ask(request, version, response)
 
