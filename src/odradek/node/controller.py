@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.core.controller.controller import Controller, ControllerConfig
 from odradek.core.controller.decision import Decision
-from odradek.core.controller.quorum import QuorumStatus
+from odradek.core.controller.quorum import QuorumStatus, ReplicaStatus
 from odradek.core.metadata.brokers import Broker
 from odradek.log.disk import DiskFailed
 from odradek.node.peers import is_listening
@@ -29,6 +29,7 @@ from odradek.wire.message import Message
 
 NS_PER_MS: Final = 1_000_000
 PROBE_MS: Final = 1000
+SLEPT_MS_MIN: Final = 2000  # between two looks: the process was stopped, or the machine
 LOOK_MS: Final = 500  # at most, until it looks again whose session is over
 
 PERIODIC: Final[dict[str, Callable[[Controller], Decision[bool]]]] = {
@@ -59,6 +60,7 @@ class ControllerHost:
         self.bootstrap: Sequence[Message] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms: dict[str, int] = {}
+        self._looked_ms = 0
         self._works: dict[str, asyncio.Task[None]] = {}
         quorum.on_active = self._activate
         quorum.on_inactive = self._deactivate
@@ -88,6 +90,7 @@ class ControllerHost:
             logger.error("the controller cannot begin: %s", error)
         now_ms = self.monotonic_ms()
         self._due_ms = {name: now_ms + interval for name, interval in self.intervals_ms.items()}
+        self._looked_ms = now_ms
         self._watch()
         for broker in self.controller.image.brokers.values():  # one may have ended together with who led before, or been here
             self.broker_lost(broker.id, broker.epoch)
@@ -127,6 +130,10 @@ class ControllerHost:
         loop, now_ms, controller = asyncio.get_running_loop(), self.monotonic_ms(), self.controller
         assert controller is not None
         self._timer = loop.call_later(LOOK_MS / 1000, self._watch)
+        if now_ms - self._looked_ms > SLEPT_MS_MIN:  # who could not listen does not judge who was silent
+            for broker_id, epoch in list(controller.sessions.contacts):
+                controller.sessions.heard(broker_id, epoch, now_ms)
+        self._looked_ms = now_ms
         expiry_ms = controller.sessions.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
             self._begin("fence", partial(self._repeat, lambda active: active.fence_stale(self.monotonic_ms())))
@@ -174,6 +181,7 @@ class ControllerHost:
     def status(self) -> QuorumStatus:
         """Where the quorum stands."""
         quorum = self.quorum
+        now_ms = quorum.now_ms()
         return QuorumStatus(
             leader_id=quorum.leader.leader_id,
             leader_epoch=quorum.epoch,
@@ -181,5 +189,30 @@ class ControllerHost:
             log_end_offset=quorum.end_offset,
             kraft_version=quorum.kraft_version,
             voters=quorum.voters,
-            now_ms=quorum.now_ms(),
+            now_ms=now_ms,
+            replicas=self._replicas(now_ms),
+            is_leader=quorum.machine.leadership is not None,
         )
+
+    def _replicas(self, now_ms: int) -> tuple[ReplicaStatus, ...]:
+        """The others, as the leader knows them; their times are those of the machine, and become times of the wall clock."""
+        leader = self.quorum.machine.leadership
+        if leader is None:
+            return ()
+        ahead_ms = now_ms - int(asyncio.get_running_loop().time() * 1000)
+        return tuple(
+            ReplicaStatus(
+                id=replica.key.id,
+                directory_id=replica.key.directory_id,
+                log_end_offset=replica.end_offset,
+                last_fetch_ms=wall_clock_ms(replica.last_fetch_ms, ahead_ms),
+                last_caught_up_ms=wall_clock_ms(replica.last_caught_up_ms, ahead_ms),
+            )
+            for replica in (*leader.voters.values(), *leader.observers.values())
+            if replica.key.id != self.config.node_id
+        )
+
+
+def wall_clock_ms(time_ms: int, ahead_ms: int) -> int:
+    """A time of another clock; what has not been stays that."""
+    return time_ms if time_ms < 0 else time_ms + ahead_ms
