@@ -346,3 +346,22 @@ def test_a_damaged_log_leaves_no_mark_and_is_damaged_at_the_next_start() -> None
     again.logs[ORDERS].reset_to(0, NOW_MS)
     again.close(NOW_MS)
     assert CLEAN_SHUTDOWN in names(after)
+
+
+# -- logs that the cluster does not keep here
+
+
+def test_a_log_that_is_set_aside_is_forgotten_and_kept() -> None:
+    disk, folder = with_two_logs()
+    assert folder.topic_id(folder.logs[ORDERS]) == UUID(int=1)
+    name = folder.set_aside(ORDERS, NOW_MS)
+    assert name == f"orders-0.{ID}-stray"
+    assert name in names(disk)
+    assert list(folder.logs) == [MAIL]
+    assert ORDERS not in read_offsets(disk, f"{DATA}/{RECOVERY_POINTS}")
+    new = folder.create(ORDERS, UUID(int=3), NOW_MS)
+    assert (new.start_offset, new.end_offset, new.high_watermark) == (0, 0, 0)
+    folder.close(NOW_MS)
+    again = open_folder(disk)
+    assert again.strays == [name]
+    assert again.topic_id(again.logs[ORDERS]) == UUID(int=3)

@@ -2,7 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from uuid import UUID
 
+import pytest
+
+from odradek.log.checkpoint import PARTITION_METADATA, write_partition_metadata
+from odradek.log.disk import RealDisk
+from odradek.node.errors import StartFailed
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
 from tests.node.inside import connected, new_node, running
@@ -30,3 +36,42 @@ def test_a_topic_that_was_deleted_before_its_logs_were_made(tmp_path: Path) -> N
             assert not left
 
     asyncio.run(run())
+
+
+def test_a_log_of_another_topic_with_the_same_name_is_set_aside_at_the_start(tmp_path: Path) -> None:
+    """The topic was deleted and made anew while the node was away: what it has is none of the new one's."""
+
+    async def first() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            assert await client.produce("orders", b"old") == ErrorCode.NONE
+
+    async def second() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            (folder,) = node.partitions.folders
+            (stray,) = folder.strays
+            assert stray.startswith("orders-0.")
+            assert stray.endswith("-stray")
+            assert (tmp_path / "data" / stray / "00000000000000000000.log").stat().st_size > 0
+            assert node.partitions.by_name["orders"][0].log_end == 0
+            assert await client.produce("orders", b"new") == ErrorCode.NONE
+
+    asyncio.run(first())
+    write_partition_metadata(RealDisk(), str(tmp_path / "data" / "orders-0" / PARTITION_METADATA), UUID(int=7))
+    asyncio.run(second())
+
+
+def test_a_log_whose_topic_cannot_be_read_is_named_and_not_touched(tmp_path: Path) -> None:
+    async def first() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+
+    async def second() -> None:
+        with pytest.raises(StartFailed, match=r"orders-0/partition\.metadata.*write its id there"):
+            await new_node(tmp_path).start()
+
+    asyncio.run(first())
+    file = tmp_path / "data" / "orders-0" / PARTITION_METADATA
+    file.write_bytes(b"?")
+    asyncio.run(second())
+    assert file.read_bytes() == b"?"

@@ -25,6 +25,7 @@ from odradek.log.checkpoint import (
     partition_metadata,
     read_clean_shutdown,
     read_offsets,
+    read_partition_metadata,
     write_clean_shutdown,
 )
 from odradek.log.config import LogConfig
@@ -182,6 +183,23 @@ class LogFolder:
         """Takes a log away at once; `discard` is to follow."""
         self.clean_offsets.pop(partition, None)
         return self.logs.pop(partition)
+
+    def topic_id(self, log: Log) -> UUID | None:
+        """Of the topic that a log was made for; None where its folder does not say."""
+        return read_partition_metadata(self.disk, f"{log.folder}/{PARTITION_METADATA}")
+
+    def set_aside(self, partition: TopicPartition, now_ms: int) -> str:
+        """Renames the folder of a log that the cluster does not know, or not here; gives its new name. Whether somebody misses
+        it, nobody knows: it stays until a person removes it."""
+        log = self.forget(partition)
+        log.close(now_ms)
+        name = folder_name(partition, FolderState.STRAY, self.unique_id())
+        self.disk.rename(log.folder, self._file(name))
+        self.disk.sync_folder(self.path)
+        self.strays.append(name)
+        with suppress(DiskFull):
+            self.checkpoint()
+        return name
 
     def discard(self, logs: list[Log], now_ms: int) -> None:
         """Renames the folders of logs that were forgotten, on any thread; their files go when nobody can be about to read them.

@@ -263,6 +263,7 @@ class Node:
         self.broker_epoch = await self.lifecycle.register()
         await self.lifecycle.caught_up()
         assert self.session.may_take_roles(self.image.offset + 1)
+        await self.partitions.set_strays_aside()
         self.is_following = True
         self._follow_soon(self.image.changes())
         await self.followed()

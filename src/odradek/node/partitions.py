@@ -25,6 +25,7 @@ from odradek.core.metadata.topics import Topic
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
 from odradek.core.partition.leader import Leader
+from odradek.log.checkpoint import CorruptFile
 from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
@@ -103,6 +104,33 @@ class Partitions:
 
     # -- following the metadata
 
+    async def set_strays_aside(self) -> None:
+        """Before anything is followed: logs of topics that are no more, or that others have now, were left by an earlier run."""
+        for folder in self.folders:
+            await self.in_folder(folder, lambda folder=folder: self._set_strays_aside(folder))  # type: ignore[misc]
+
+    def _set_strays_aside(self, folder: LogFolder) -> None:
+        for name, log in list(folder.logs.items()):
+            try:
+                topic_id = folder.topic_id(log)
+            except CorruptFile as error:
+                reason = f"{error}: nobody knows which topic the records are of; write its id there, or move the folder away"
+                raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
+            if not self._is_ours(name, topic_id):
+                moved = folder.set_aside(name, self.now_ms())
+                logger.warning(
+                    "%s: the cluster does not keep this partition here; it is set aside as %s: remove it when nobody misses it",
+                    log.folder,
+                    moved,
+                )
+
+    def _is_ours(self, name: TopicPartition, topic_id: UUID | None) -> bool:
+        topic = self.image.topics.get(name.topic)
+        if topic is None or topic_id is None or topic.id != topic_id.bytes:
+            return False
+        state = topic.partitions.get(name.partition)
+        return state is not None and self.node_id in state.replicas
+
     async def follow(self, delta: Delta) -> None:
         """Makes the logs what the image says. When it returns, what is led here can be used. The image may be ahead of the delta:
         a topic that is no longer in it is left to the delta that deletes it."""
@@ -125,6 +153,7 @@ class Partitions:
         for topic_id, index in delta.partitions:
             if topic_id in self.image.topics_by_id:
                 self._take_role(self.image.topics_by_id[topic_id], index)
+        await self._leave(delta)
         for kind, topic_name in delta.configs:
             if kind == TOPIC_RESOURCE:
                 self.configure(topic_name)
@@ -181,6 +210,18 @@ class Partitions:
             self.by_id[topic.id] = led
             partition = led[index] = Partition(self, log, topic.name, topic.id, index, state, self.topic_config(topic.name))
             self.by_leader[partition.leader] = partition
+
+    async def _leave(self, delta: Delta) -> None:
+        """Deletes the logs of partitions that have gone to other brokers."""
+        for folder in self.folders:
+            gone = []
+            for topic_id, index in delta.partitions:
+                topic = self.image.topics_by_id.get(topic_id)
+                name = None if topic is None else TopicPartition(topic.name, index)
+                if topic is not None and name in folder.logs and self.node_id not in topic.partitions[index].replicas:
+                    gone.append(folder.forget(name))
+            if gone:
+                await self._discard(folder, gone)
 
     async def _delete(self, topic: Topic) -> None:
         led = self.by_name.pop(topic.name, {})
