@@ -1,13 +1,14 @@
 """AddRaftVoter (key 80), versions 0-1: for the leader of the metadata quorum; a broker hands it on."""
 
 from odradek.api.context import Context, Handled
-from odradek.wire.messages import AddRaftVoterRequest, AddRaftVoterResponse
+from odradek.api.refusal import hand_on
+from odradek.wire.messages import AddRaftVoterRequest
 
 KEY = 80
 
 
 def handle(request: AddRaftVoterRequest, ctx: Context) -> Handled:
     if not ctx.connection.is_controller and not ctx.node.controller.is_active:
-        return ctx.node.forward(request, AddRaftVoterResponse, ctx)
+        return hand_on(request, ctx)
     ctx.node.quorum.receive(request, ctx)
     return None

@@ -5,6 +5,7 @@ v2  the voters' folders and addresses
 """
 
 from odradek.api.context import Context, Handled
+from odradek.api.refusal import hand_on
 from odradek.core.controller.quorum import describe_quorum
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -16,7 +17,7 @@ def handle(request: DescribeQuorumRequest, ctx: Context) -> Handled:
     if not ctx.node.controller.is_active:
         if ctx.connection.is_controller:
             return not_leader(request)
-        return ctx.node.forward(request, DescribeQuorumResponse, ctx)
+        return hand_on(request, ctx)
     return describe_quorum(request, ctx.node.controller.status(), ctx.version)
 
 

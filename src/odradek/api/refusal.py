@@ -10,6 +10,8 @@ from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterConfigsRequest,
@@ -32,10 +34,16 @@ from odradek.wire.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
     UpdateFeaturesRequest,
@@ -43,7 +51,11 @@ from odradek.wire.messages import (
 )
 
 WITH_MESSAGE: dict[type[Message], Callable[..., Message]] = {  # answers that have one error, for all that was asked
+    AddRaftVoterRequest: AddRaftVoterResponse,
     ControllerRegistrationRequest: ControllerRegistrationResponse,
+    DescribeQuorumRequest: DescribeQuorumResponse,
+    ListPartitionReassignmentsRequest: ListPartitionReassignmentsResponse,
+    RemoveRaftVoterRequest: RemoveRaftVoterResponse,
     UnregisterBrokerRequest: UnregisterBrokerResponse,
     UpdateFeaturesRequest: UpdateFeaturesResponse,
 }
@@ -62,13 +74,20 @@ Answer = TypeVar("Answer", bound=Message)
 async def decide(request: Message, ctx: Context, decision: Callable[[Controller], Decision[Answer]]) -> Answer:
     """What the controller answers when its decision is committed, or why there is none. A broker hands the request on to where
     the controller is."""
+    if not ctx.node.controller.is_active and not ctx.connection.is_controller:
+        return await hand_on(request, ctx)  # type: ignore[return-value]  # it is the answer to this request
     try:
-        if not ctx.node.controller.is_active and not ctx.connection.is_controller:
-            response: type[Answer] = APIS[request.schema.key].response  # type: ignore[assignment]
-            return await ctx.node.forward(request, response, ctx)
         return await ctx.node.controller.submit(decision)
     except Refused as refused:
-        return refusal(request, refused, ctx.version)  # type: ignore[return-value]  # it is the answer to this request
+        return refusal(request, refused, ctx.version)  # type: ignore[return-value]
+
+
+async def hand_on(request: Message, ctx: Context) -> Message:
+    """What the controller of another node answers, or why there is no answer."""
+    try:
+        return await ctx.node.forward(request, APIS[request.schema.key].response, ctx)
+    except Refused as refused:
+        return refusal(request, refused, ctx.version)
 
 
 def refusal(request: Message, refused: Refused, version: int) -> Message:

@@ -52,6 +52,20 @@ class Here:
         raise AssertionError(reason)
 
 
+class Awaited(Context):
+    """A request that a node has for itself, and whose answer may come later."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, node: "Node", here: Here, version: int, client_id: str) -> None:
+        super().__init__(node, here, version, 0, client_id)
+        self.response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def answer(self, response: Message) -> None:
+        if not self.response.done():
+            self.response.set_result(response)
+
+
 class ControllerLink:
     def __init__(self, node: "Node") -> None:
         self.node = node
@@ -91,10 +105,11 @@ class ControllerLink:
 
     async def _ask_here(self, request: Message) -> Message | None:
         handler = self.here.handlers[request.schema.key]
-        ctx = Context(self.node, self.here, APIS[request.schema.key].versions[-1], 0, self.client_id)
+        ctx = Awaited(self.node, self.here, APIS[request.schema.key].versions[-1], self.client_id)
         try:
             answer: Any = handler.handle(request, ctx)
-            return await answer if isawaitable(answer) else answer  # type: ignore[no-any-return]
+            answer = await answer if isawaitable(answer) else answer
+            return await ctx.response if answer is None else answer
         except Refused as refused:
             if refused.code != ErrorCode.NOT_CONTROLLER:
                 raise

@@ -33,6 +33,11 @@ CAUGHT_UP_WITHIN_MS: Final = 3_600_000
 KRAFT_VERSION: Final = "kraft.version"
 
 
+def hello() -> ApiVersionsRequest:
+    """Nobody answers who does not say what it is."""
+    return ApiVersionsRequest(client_software_name="odradek-quorum", client_software_version="1")
+
+
 class Refusal(Exception):
     """Why a change is not made."""
 
@@ -116,7 +121,7 @@ class Changing:
         leader.change = VoterChange(
             ticket, True, key, endpoints, now_ms + quorum.config.request_timeout_ms, request.ack_when_committed
         )
-        quorum.send(node, ApiVersionsRequest, now_ms)
+        quorum.send(node, hello, now_ms)
 
     def found_versions(self, node_id: int, response: ApiVersionsResponse, now_ms: int) -> bool:
         """What the node that is to vote can do."""
