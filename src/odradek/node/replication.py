@@ -7,6 +7,8 @@ Invariants
  1. A partition is fetched by one fetcher at a time, from whoever leads it by the metadata.
  2. A step of an answer is taken before the next request is built.
  3. What concerns one partition, or one leader, never holds up another leader's.
+ 4. A partition that is new to a fetcher is asked for after HURRY_MS at the latest, also while the leader holds a request back
+    because it has nothing: what is produced to that partition with acks=all would wait as long.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from odradek.node.partitions import Partitions
 
 EARLIEST, LATEST = -2, -1
+HURRY_MS = 20  # a request that the leader does not hold back is answered by then
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -72,7 +75,28 @@ class Source:
         self.client_id = f"broker-{replication.node_id}-fetcher-{number}"
         self.channel: Channel | None = None
         self.wanted = asyncio.Event()  # something to fetch was added
-        self.task = asyncio.get_running_loop().create_task(self._run())
+        self.under_way: Message | None = None
+        self.is_given_up = False  # what is under way
+        self.hurrying: asyncio.TimerHandle | None = None
+        self.loop = asyncio.get_running_loop()
+        self.task = self.loop.create_task(self._run())
+
+    def add(self, follower: Follower) -> None:
+        self.fetcher.add(follower)
+        self.wanted.set()
+        if self.under_way is not None and self.hurrying is None:
+            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry, self.under_way)
+
+    def _hurry(self, request: Message) -> None:
+        """Gives up a request that is held back: only a new one can name what was added."""
+        self.hurrying = None
+        if self.under_way is not request:
+            return
+        if self.channel is None or not self.channel.is_connected:  # yet
+            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry, request)
+            return
+        self.is_given_up = True
+        self.channel.close()
 
     async def _run(self) -> None:
         replication = self.replication
@@ -82,12 +106,18 @@ class Source:
             if request is None:
                 await self._pause()
                 continue
+            self.under_way, self.is_given_up = request, False
             try:
                 response = await self._ask(request, FetchResponse)
             except Unreachable as error:
-                logger.debug("node %d cannot be fetched from: %s", self.leader_id, error)
-                self.fetcher.failed(replication.now_ms())
+                if self.is_given_up:
+                    self.fetcher.given_up()
+                else:
+                    logger.debug("node %d cannot be fetched from: %s", self.leader_id, error)
+                    self.fetcher.failed(replication.now_ms())
                 continue
+            finally:
+                self.under_way = None
             for work in self.fetcher.answered(response, replication.now_ms()):
                 if work.follower in replication.logs:  # not stopped while another's step was taken
                     await self._take(work)
@@ -166,6 +196,8 @@ class Source:
             self.channel.close()
 
     async def close(self) -> None:
+        if self.hurrying is not None:
+            self.hurrying.cancel()
         self.task.cancel()
         with suppress(asyncio.CancelledError):
             await self.task
@@ -215,8 +247,7 @@ class Replication:
             source = self.sources[state.leader, number] = Source(self, state.leader, number)
         self.followers[key] = follower, source
         self.logs[follower] = log
-        source.fetcher.add(follower)
-        source.wanted.set()
+        source.add(follower)
 
     def stop(self, key: TopicIdPartition) -> None:
         known = self.followers.pop(key, None)

@@ -238,6 +238,21 @@ def test_when_the_leader_is_not_reached_all_wait_and_begin_anew() -> None:
     assert request.session_epoch == 0
 
 
+def test_a_request_that_is_given_up_is_followed_at_once_by_one_that_names_everything() -> None:
+    leader, fetcher = Leaders(), Fetcher(2, FetcherSettings())
+    fetcher.add(follower_of(1))
+    request = fetcher.request(55, 0)
+    assert request is not None
+    fetcher.answered(leader.answer(request), 0)
+    assert named(fetcher.request(55, 0)) == []
+    fetcher.add(follower_of(2))
+    fetcher.given_up()
+    request = fetcher.request(55, 0)
+    assert named(request) == [(topic_id(1), 0), (topic_id(2), 0)]
+    assert request is not None
+    assert request.session_epoch == 0
+
+
 def test_who_is_refused_again_waits_twice_as_long_up_to_the_backoff_and_begins_anew_with_an_answer() -> None:
     leader, fetcher = Leaders(), Fetcher(2, FetcherSettings(backoff_ms=50))
     follower = follower_of(1)

@@ -142,6 +142,10 @@ class Fetcher:
                 work.append(Work(follower, step, answer))
         return work
 
+    def given_up(self) -> None:
+        """A request was given up for a better one: the session begins anew, and nobody waits."""
+        self.client.failed()
+
     def failed(self, now_ms: int) -> None:
         """The leader was not reached, or did not answer."""
         self.client.failed()
