@@ -140,6 +140,7 @@ def gap(cluster: Cluster, what: str, how: signal.Signals) -> list[Figure]:
     ended = active if what == "quorum" else leader
     topic = f"gap-{what}-{time.time_ns()}"
     cluster.create({topic: 1}, leader)
+    cluster.create({f"{topic}-idle": len(NODES)})  # nobody is alone in a cluster: every node follows every other
     producers: list[Steady] = [SteadyProducer(cluster, topic), Impatient(cluster, topic)]
     wait_for(lambda: all(len(producer.times) > 100 for producer in producers))
     begin = time.perf_counter()
@@ -157,7 +158,7 @@ def gap(cluster: Cluster, what: str, how: signal.Signals) -> list[Figure]:
     cluster.start_node(ended)
     cluster.wait(lambda: len(cluster.brokers(ended)) == len(NODES))
     cluster.wait(lambda: cluster.is_in_sync({topic: 1}, ended))
-    cluster.delete([topic])
+    cluster.delete([topic, f"{topic}-idle"])
     name = {"leader": "the leader", "quorum": "the quorum's leader", "both": "the leader of both"}[what]
     how_name = "kill -9" if how is signal.SIGKILL else "clean stop"
     return [
