@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka model fuzz interop lock bench clean
+.PHONY: start test install lint kafka model fuzz chaos interop lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -42,6 +42,10 @@ model: install kafka
 
 fuzz: install
 	FUZZ_MINUTES=$${FUZZ_MINUTES:-10} FUZZ_SEED=$${FUZZ_SEED:-$$$$} $(BIN)/pytest tests/node/test_fuzz.py
+
+# Nodes of a cluster are killed, stopped, paused and cut off under clients at work.
+chaos: install
+	$(BIN)/python -m tests.cluster.chaos --seconds $${CHAOS_SECONDS:-600} --seed $${CHAOS_SEED:-$$$$}
 
 # Clients of other languages; needs Go and Node besides.
 interop: install

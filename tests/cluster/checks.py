@@ -7,6 +7,7 @@
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +66,21 @@ def verdict(workload: Workload) -> Verdict:
         seen.add(value)
         last[label, index] = max(int(number), last.get((label, index), -1))
     return result
+
+
+def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> Verdict:
+    """Has clients at work before, during and after the fault; then looks whether all is as they were told."""
+    with cluster.explaining():
+        cluster.heal()
+        with Workload(cluster.bootstrap, topic) as workload:
+            workload.begins()
+            fault(workload)
+            workload.goes_on()
+            cluster.all_in_sync(topic)
+            workload.finish()
+        found = verdict(workload)
+        check_replicas(cluster, topic)
+    return found
 
 
 def read_all(workload: Workload) -> list[tuple[Place, bytes]]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Final, TypeVar
 
-from odradek.cli.start import SCREEN
+from odradek.cli.start import FILE, SCREEN, write
 from odradek.cli.up import Node, prepare
+from odradek.core.config.local_cluster import local_cluster
 from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
 from odradek.core.metadata.topic_names import CLUSTER_METADATA
 from odradek.wire.message import Message
@@ -28,6 +29,7 @@ from odradek.wire.messages import (
     MetadataResponse,
 )
 from tests.clients.waiting import until
+from tests.cluster.links import Links
 from tests.node.socket_client import Closed, SocketClient
 
 NODES: Final = 3
@@ -55,13 +57,46 @@ def free_ports(count: int) -> int:
 
 
 class Cluster:
-    def __init__(self, folder: Path, count: int = NODES, **settings: str) -> None:
-        self.first_port = free_ports(count)
+    def __init__(self, folder: Path, count: int = NODES, has_links: bool = False, **settings: str) -> None:
+        """With links, the nodes reach each other through this process alone."""
+        self.count = count
+        self.first_port = free_ports(3 * count)
+        self.links = Links(self._routes() if has_links else {})
+        folders = [str(folder / f"node-{number}") for number in range(1, count + 1)]
+        more = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
+        for number, values in enumerate(local_cluster(folders, self.first_port)):
+            write(os.path.join(folders[number], FILE), values | more | (self._places(number) if has_links else {}))
         self.nodes = prepare(str(folder), count, self.first_port)
         self.paused: set[Node] = set()
-        for node in self.nodes:
-            with open(node.properties, "a") as file:
-                file.writelines(f"{key.replace('_', '.')}={value}\n" for key, value in {**SETTINGS, **settings}.items())
+
+    def _ports(self, number: int) -> tuple[int, int, int]:
+        """For clients, for the other brokers, and where these are told to go; the same for controllers, further up."""
+        return self.first_port + number, self.first_port + self.count + number, self.first_port + 2 * self.count + number
+
+    def _routes(self) -> dict[int, tuple[int, int]]:
+        routes = {}
+        for number in range(self.count):
+            client, inner, outer = self._ports(number)
+            routes[outer] = (number + 1, inner)
+            routes[outer + CONTROLLER_PORT_DISTANCE] = (number + 1, client + CONTROLLER_PORT_DISTANCE)
+        return routes
+
+    def _places(self, number: int) -> dict[str, str]:
+        client, inner, outer = self._ports(number)
+        outers = [self._ports(each)[2] + CONTROLLER_PORT_DISTANCE for each in range(self.count)]
+        return {
+            "listeners": ",".join(
+                f"{name}://127.0.0.1:{port}"
+                for name, port in (("PLAINTEXT", client), ("LINK", inner), ("CONTROLLER", client + CONTROLLER_PORT_DISTANCE))
+            ),
+            "advertised.listeners": ",".join(
+                f"{name}://127.0.0.1:{port}"
+                for name, port in (("PLAINTEXT", client), ("LINK", outer), ("CONTROLLER", outer + CONTROLLER_PORT_DISTANCE))
+            ),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "LINK",
+            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in outers),
+        }
 
     @property
     def bootstrap(self) -> str:
@@ -155,6 +190,18 @@ class Cluster:
 
     # -- waiting
 
+    def heal(self) -> None:
+        """Ends whatever was done to it, until every node knows all of them."""
+        self.links.heal()
+        self.go_on(*self.paused.copy())
+        self.start(*(node for node in self.nodes if not is_running(node)))
+
+        def look() -> bool:
+            found = [self.ask(node, MetadataRequest(topics=[]), 12, MetadataResponse) for node in self.nodes]
+            return all(seen is not None and len(seen.brokers) == self.count for seen in found)
+
+        until(look, "all nodes there")
+
     def all_in_sync(self, topic: str, copies: int = NODES) -> None:
         """Until every node is there, and knows that every copy of the topic is in sync."""
 
@@ -194,15 +241,15 @@ def is_running(node: Node) -> bool:
 
 
 @contextmanager
-def running(folder: Path, count: int = NODES, **settings: str) -> Iterator[Cluster]:
-    cluster = Cluster(folder, count, **settings)
-    try:
-        with cluster.explaining():
-            cluster.start(*cluster.nodes)
-            cluster.controller()
-        yield cluster
-    finally:
-        for node in cluster.nodes:
-            if is_running(node):
-                process_of(node).kill()
-                process_of(node).wait()
+def running(folder: Path, count: int = NODES, has_links: bool = False, **settings: str) -> Iterator[Cluster]:
+    cluster = Cluster(folder, count, has_links, **settings)
+    with cluster.links:
+        try:
+            with cluster.explaining():
+                cluster.heal()
+            yield cluster
+        finally:
+            for node in cluster.nodes:
+                if is_running(node):
+                    process_of(node).kill()
+                    process_of(node).wait()

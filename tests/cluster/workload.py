@@ -2,7 +2,7 @@
 
 Invariants
  1. A value is the writer and its number, so that it says where it has to be: numbers go to the partitions in turn, in order.
- 2. A writer never waits for one partition with the others: each has its own limit of records that nobody has acknowledged.
+ 2. A writer never waits for one partition with the others: each has its own limit of records that are not acknowledged yet.
  3. What the witness sees as committed is compared with what was acknowledged before it asked.
 """
 
@@ -12,8 +12,9 @@ from collections import Counter
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
-from tests.clients.confluent import create
 from tests.clients.waiting import until
 
 PARTITIONS: Final = 3
@@ -21,6 +22,7 @@ WRITERS: Final = 2
 MEMBERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
 POLL_SECONDS: Final = 0.02
+STUCK_POLLS: Final = 40
 RECORDS_MAX: Final = 200
 WITNESS_SECONDS: Final = 0.2
 JOIN_SECONDS_MAX: Final = 60.0
@@ -52,9 +54,10 @@ class Writer:
         self.sent: Counter[int] = Counter()
         self.acknowledged: dict[Place, bytes] = {}
         self.count: Counter[int] = Counter()  # of what was acknowledged
+        self.idle_polls: Counter[int] = Counter()  # since the last of them
         self.failed: list[str] = []
-        self.last_s = time.monotonic()
-        self.gap_s = 0.0  # the longest between two acknowledgements
+        self.last_s = dict.fromkeys(range(PARTITIONS), time.monotonic())
+        self.gap_s = 0.0  # the longest between two acknowledgements of a partition
 
     def value(self, index: int, number: int) -> bytes:
         return f"{self.label} {index} {number}".encode()
@@ -65,7 +68,10 @@ class Writer:
                 value = self.value(index, self.sent[index])
                 self.producer.produce(self.topic, value, partition=index, on_delivery=self._report)
                 self.sent[index] += 1
+        before = self.count.copy()
         self.producer.poll(POLL_SECONDS)
+        for index in range(PARTITIONS):
+            self.idle_polls[index] = 0 if self.count[index] > before[index] else self.idle_polls[index] + 1
 
     def _report(self, error: Any, message: Message) -> None:
         if error is not None:
@@ -78,11 +84,11 @@ class Writer:
         self.acknowledged[partition, offset] = value
         self.count[partition] += 1
         now_s = time.monotonic()
-        self.gap_s, self.last_s = max(self.gap_s, now_s - self.last_s), now_s
+        self.gap_s, self.last_s[partition] = max(self.gap_s, now_s - self.last_s[partition]), now_s
 
-    def is_stuck(self) -> bool:
-        """Whether it waits for acknowledgements in every partition."""
-        return all(self.sent[index] - self.count[index] >= UNSENT_MAX for index in range(PARTITIONS))
+    def stuck(self) -> list[int]:
+        """The partitions in which nothing is acknowledged any more, as far as one can tell."""
+        return [index for index, polls in self.idle_polls.items() if polls >= STUCK_POLLS]
 
 
 class Member:
@@ -143,7 +149,8 @@ class Workload:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
-        create(bootstrap, topic, PARTITIONS)
+        client = AdminClient({"bootstrap.servers": bootstrap, **EAGER})
+        client.create_topics([NewTopic(topic, PARTITIONS)])[topic].result()
         self.is_over = threading.Event()  # for readers
         self.is_written = threading.Event()  # for writers
         self.committed: Counter[int] = Counter()  # the highest that was acknowledged
@@ -202,8 +209,9 @@ class Workload:
 
         until(look, "acknowledgements in every partition")
 
-    def is_stuck(self) -> None:
-        until(lambda: all(writer.is_stuck() for writer in self.writers), "writers that wait")
+    def is_stuck(self, partitions: int = PARTITIONS) -> None:
+        """Until in so many partitions nothing more is acknowledged."""
+        until(lambda: all(len(writer.stuck()) >= partitions for writer in self.writers), "writers that wait")
 
     def finish(self) -> None:
         """Until all that was sent is acknowledged, read by the group and committed."""
