@@ -29,6 +29,7 @@ from odradek.wire.message import Message
 
 NS_PER_MS: Final = 1_000_000
 PROBE_MS: Final = 1000
+PROBE_PAUSE_MS: Final = 100
 SLEPT_MS_MIN: Final = 2000  # between two looks: the process was stopped, or the machine
 LOOK_MS: Final = 500  # at most, until it looks again whose session is over
 
@@ -168,11 +169,25 @@ class ControllerHost:
             self._begin(f"probe {broker_id}", partial(self._probe, broker))
 
     async def _probe(self, broker: Broker) -> None:
+        """Until it is known to have ended, is heard of again, or its session is over: a process that ends closes its connections
+        one after the other, and one that has just started again listens to nobody before it is registered."""
+        heard_ms = self._heard_ms(broker)
+        while heard_ms is not None and self._heard_ms(broker) == heard_ms:
+            if not await self._is_there(broker):
+                logger.warning("node %d has ended without a word: its partitions get other leaders", broker.id)
+                await self.submit(lambda controller: controller.fence(broker.id, broker.epoch))
+                return
+            await asyncio.sleep(PROBE_PAUSE_MS / 1000)
+
+    def _heard_ms(self, broker: Broker) -> int | None:
+        return None if self.controller is None else self.controller.sessions.contacts.get((broker.id, broker.epoch))
+
+    async def _is_there(self, broker: Broker) -> bool:
+        """Whether one of its listeners takes connections, or there is no telling."""
         for endpoint in broker.listeners.values():
             if await is_listening(endpoint.host, endpoint.port, PROBE_MS) is not False:
-                return
-        logger.warning("node %d has ended without a word: its partitions get other leaders", broker.id)
-        await self.submit(lambda controller: controller.fence(broker.id, broker.epoch))
+                return True
+        return False
 
     async def close(self) -> None:
         self._deactivate()
