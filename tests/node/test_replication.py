@@ -40,7 +40,10 @@ def test_a_partition_that_is_added_does_not_wait_for_a_request_that_is_held_back
             await until(lambda: len(asked) == 1)
             source.add(follower_of(2))
             await until(lambda: len(asked) == 2)
+            source.add(follower_of(3))
+            await until(lambda: len(asked) == 3)
             await source.close()
-        assert [named(request) for request in asked] == [[(topic_id(1), 0)], [(topic_id(1), 0), (topic_id(2), 0)]]
+        keys = [(topic_id(number), 0) for number in (1, 2, 3)]
+        assert [named(request) for request in asked] == [keys[:1], keys[:2], keys]
 
     asyncio.run(story())

@@ -74,8 +74,8 @@ class Source:
         self.fetcher = Fetcher(replication.node_id, replication.settings)
         self.client_id = f"broker-{replication.node_id}-fetcher-{number}"
         self.channel: Channel | None = None
-        self.wanted = asyncio.Event()  # something to fetch was added
-        self.under_way: Message | None = None
+        self.wanted = asyncio.Event()  # something to fetch was added since the last request was built
+        self.is_under_way = False
         self.is_given_up = False  # what is under way
         self.hurrying: asyncio.TimerHandle | None = None
         self.loop = asyncio.get_running_loop()
@@ -84,16 +84,16 @@ class Source:
     def add(self, follower: Follower) -> None:
         self.fetcher.add(follower)
         self.wanted.set()
-        if self.under_way is not None and self.hurrying is None:
-            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry, self.under_way)
+        if self.is_under_way and self.hurrying is None:
+            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry)
 
-    def _hurry(self, request: Message) -> None:
+    def _hurry(self) -> None:
         """Gives up a request that is held back: only a new one can name what was added."""
         self.hurrying = None
-        if self.under_way is not request:
+        if not self.is_under_way or not self.wanted.is_set():
             return
         if self.channel is None or not self.channel.is_connected:  # yet
-            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry, request)
+            self.hurrying = self.loop.call_later(HURRY_MS / 1000, self._hurry)
             return
         self.is_given_up = True
         self.channel.close()
@@ -106,7 +106,7 @@ class Source:
             if request is None:
                 await self._pause()
                 continue
-            self.under_way, self.is_given_up = request, False
+            self.is_under_way, self.is_given_up = True, False
             try:
                 response = await self._ask(request, FetchResponse)
             except Unreachable as error:
@@ -117,7 +117,7 @@ class Source:
                     self.fetcher.failed(replication.now_ms())
                 continue
             finally:
-                self.under_way = None
+                self.is_under_way = False
             for work in self.fetcher.answered(response, replication.now_ms()):
                 if work.follower in replication.logs:  # not stopped while another's step was taken
                     await self._take(work)
