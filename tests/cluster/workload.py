@@ -31,13 +31,14 @@ EAGER: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
+    "socket.timeout.ms": 6_000,  # a paused node keeps its connections: nothing else tells a client to look elsewhere
 }
 PATIENT: Final = {
     "enable.idempotence": True,
     "acks": "all",
     "linger.ms": 2,
     "delivery.timeout.ms": 300_000,
-    "request.timeout.ms": 15_000,
+    "request.timeout.ms": 5_000,
 }
 MEMBER: Final = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": 10_000, "check.crcs": True}
 
