@@ -393,6 +393,7 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="our cluster alone")
     parser.add_argument("--theirs", action="store_true", help="Kafka's alone")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # nothing of it stays behind
     rows: Rows = {}
     kinds: list[type[Cluster]] = [OdradekCluster] * (not given.theirs) + [KafkaCluster] * (not given.ours)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
