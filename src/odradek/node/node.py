@@ -260,6 +260,14 @@ class Node:
             session_timeout_ms=self.config.integer("broker.session.timeout.ms"),
             registration_timeout_ms=self.config.integer("initial.broker.registration.timeout.ms"),
         )
+        await self._join()
+        self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
+        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
+        if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
+            self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
+
+    async def _join(self) -> None:
+        """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""
         self.broker_epoch = await self.lifecycle.register()
         await self.lifecycle.caught_up()
         assert self.session.may_take_roles(self.image.offset + 1)
@@ -275,10 +283,6 @@ class Node:
         )
         await self.lifecycle.unfence()
         await self.followed()
-        self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
-        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
-        if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
-            self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
     async def _register_controller(self) -> None:
         """Makes the controller of this node known."""
