@@ -17,6 +17,7 @@ waits, in the readers of the partitions and in one timer, until all replicas in 
 from typing import NamedTuple
 
 from odradek.api.context import Context, Handled
+from odradek.api.current_leader import endpoints, leader_and_epoch
 from odradek.api.services import Appended, Partition, Timer
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
@@ -39,6 +40,7 @@ ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics
 ALL = -1
 ACKS = (ALL, 0, 1)
 ZSTD_SINCE = 7
+LEADER_SINCE = 10
 TOPIC_IDS_SINCE = 13
 WITHOUT_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -104,7 +106,7 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
         Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
         return None
     if request.acks:
-        return response
+        return with_leaders(response, ctx)
     close_if_refused(response, ctx)
     return None
 
@@ -179,9 +181,28 @@ async def append_slowly(
         Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
         return None
     if request.acks:
-        return response
+        return with_leaders(response, ctx)
     close_if_refused(response, ctx)
     return None
+
+
+def with_leaders(response: ProduceResponse, ctx: Context) -> ProduceResponse:
+    """The answer, and who leads the partitions that are not led here."""
+    if ctx.version < LEADER_SINCE:
+        return response
+    leaders = []
+    image = ctx.node.image
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                known = image.topics.get(topic.name) if ctx.version < TOPIC_IDS_SINCE else image.topics_by_id.get(topic.topic_id)
+                leader, epoch = leader_and_epoch(known, answer.index)
+                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.append(leader)
+    if leaders:
+        found = endpoints(leaders, ctx)
+        response.node_endpoints = [ProduceResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in found]
+    return response
 
 
 async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> tuple[Appended, int]:
@@ -240,7 +261,7 @@ class Acknowledgement:
 
     def finish(self) -> None:
         self.stop()
-        self.ctx.answer(self.response)
+        self.ctx.answer(with_leaders(self.response, self.ctx))
 
     def stop(self) -> None:
         """Waits no longer."""
