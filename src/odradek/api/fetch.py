@@ -20,15 +20,21 @@ On the controller's listeners it is the metadata that is fetched: for the quorum
 from collections.abc import Sized
 
 from odradek.api.context import Context, Handled, Postponed
-from odradek.api.services import Partition, Reader, Timer
+from odradek.api.current_leader import endpoints, leader_and_epoch
+from odradek.api.services import Readable, Reader, Timer
+from odradek.core.config.advice import RACK_AWARE
 from odradek.core.partition.fetch_sessions import NO_SESSION, Interest, Session
 from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchRequest, FetchResponse
 
 KEY = 1
 READ_COMMITTED = 1
+RACK_SINCE = 11
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
+LEADER_SINCE = 16
+ASK_FOR_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = FetchResponse.PartitionData
@@ -64,6 +70,7 @@ class Fetch:
         "has_waited",
         "interests",
         "partitions",
+        "rack",
         "replica_epoch",
         "replica_id",
         "request",
@@ -81,14 +88,16 @@ class Fetch:
         self.interests = interests
         self.committed = request.isolation_level == READ_COMMITTED
         self.bytes_max = min(request.max_bytes, ctx.node.config.integer("fetch.max.bytes"))
-        self.partitions: dict[Partition, Interest] = {}
+        self.partitions: dict[Readable, Interest] = {}
         self.size = 0
-        self.sizes: dict[Partition, int] = {}
+        self.sizes: dict[Readable, int] = {}
         self.has_error = False
         self.timer: Timer | None = None
         self.has_waited = False
         state = request.replica_state
         self.replica_id = state.replica_id if ctx.version >= REPLICA_STATE_SINCE else request.replica_id
+        is_rack_aware = request.rack_id and ctx.node.config.text_or_none("replica.selector.class") == RACK_AWARE
+        self.rack = request.rack_id if is_rack_aware and self.replica_id < 0 else ""
         self.replica_epoch = state.replica_epoch if ctx.version >= REPLICA_STATE_SINCE else -1
 
     # -- reading
@@ -99,23 +108,31 @@ class Fetch:
         self.size = 0
         self.has_error = False
         for interest in self.interests:
-            index = interest.wanted.partition
             try:
                 partition = self._partition(interest)
             except Refused as refused:
-                self.has_error = True
-                answers.append(failed(index, refused.code, []))
+                answers.append(self._failed(interest, refused.code, []))
                 continue
             try:
                 answer = self._read(partition, interest)
             except Refused as refused:
-                self.has_error = True
-                answer = failed(index, refused.code, None)
+                answer = self._failed(interest, refused.code, None)
             answers.append(answer)
         return answers
 
-    def _partition(self, interest: Interest) -> Partition:
-        """The partition of an interest, if it is led here."""
+    def _failed(
+        self, interest: Interest, code: ErrorCode, aborted: list[FetchResponse.AbortedTransaction] | None
+    ) -> PartitionAnswer:
+        self.has_error = True
+        index = interest.wanted.partition
+        answer = failed(index, code, aborted)
+        if self.ctx.version >= LEADER_SINCE and code in ASK_FOR_LEADER:
+            leader, epoch = leader_and_epoch(self.ctx.node.image.topics_by_id.get(interest.topic_id), index)
+            answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        return answer
+
+    def _partition(self, interest: Interest) -> Readable:
+        """The partition of an interest, if it is led here; or followed, for consumers that know that they may read it here."""
         partitions = self.ctx.node.partitions
         index = interest.wanted.partition
         if self.ctx.version < TOPIC_IDS_SINCE:
@@ -127,6 +144,11 @@ class Fetch:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
             name = "" if topic is None else topic.name
         partition = led.get(index) if led is not None else None
+        if partition is None and self.replica_id < 0 and self.ctx.version >= RACK_SINCE:
+            found = self._followed(interest)
+            if found is not None:
+                self.partitions[found] = interest
+                return found
         if partition is None:
             if led:
                 name = next(iter(led.values())).topic
@@ -134,14 +156,28 @@ class Fetch:
         self.partitions[partition] = interest
         return partition
 
-    def _read(self, partition: Partition, interest: Interest) -> PartitionAnswer:
+    def _followed(self, interest: Interest) -> Readable | None:
+        topic_id = interest.topic_id
+        if self.ctx.version < TOPIC_IDS_SINCE:
+            topic = self.ctx.node.image.topics.get(interest.topic)
+            topic_id = NIL_UUID if topic is None else topic.id
+        return self.ctx.node.partitions.followed(topic_id, interest.wanted.partition)
+
+    def _read(self, partition: Readable, interest: Interest) -> PartitionAnswer:
         wanted = interest.wanted
         replica = None
         if self.replica_id >= 0:
             replica = partition.follower(self.replica_id, wanted.current_leader_epoch)
         check_epoch(partition, wanted.current_leader_epoch)
+        if self.rack:
+            nearer = partition.read_replica(self.rack, self.ctx.connection.listener, wanted.fetch_offset)
+            if nearer >= 0:
+                self.has_error = True  # it is answered at once
+                answer = empty(partition)
+                answer.preferred_read_replica = nearer
+                return answer
         if wanted.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, wanted)) is not None:
-            self.has_error = True
+            self.has_error = True  # the same
             return diverging
         stable, high_watermark = partition.last_stable_offset, partition.high_watermark
         upper = self._upper(partition)
@@ -169,31 +205,27 @@ class Fetch:
             records=found if size else NO_RECORDS,
         )
 
-    def _upper(self, partition: Partition) -> int:
+    def _upper(self, partition: Readable) -> int:
         """How far the reader may see: followers to the end of the log, consumers what is committed."""
         if self.replica_id >= 0:
             return partition.log_end
         return partition.last_stable_offset if self.committed else partition.high_watermark
 
-    def _waiting(self, partition: Partition) -> dict[Reader, None]:
+    def _waiting(self, partition: Readable) -> dict[Reader, None]:
         return partition.readers if self.replica_id < 0 else partition.followers
 
-    def _diverging(self, partition: Partition, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
+    def _diverging(self, partition: Readable, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
         """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
         epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
+        if wanted.fetch_offset < partition.log_start:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is gone, {partition.log_start} is first")
         if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
             return None
-        return PartitionAnswer(
-            partition_index=wanted.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log_start,
-            diverging_epoch=FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset),
-            aborted_transactions=None,
-            records=NO_RECORDS,
-        )
+        answer = empty(partition)
+        answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return answer
 
     def answer_or_wait(self, answers: list[PartitionAnswer]) -> FetchResponse | None:
         request = self.request
@@ -223,7 +255,7 @@ class Fetch:
         self.timer = self.ctx.node.timers.after(self.request.max_wait_ms, self.finish)
         self.ctx.abandoned = self.stop
 
-    def partition_changed(self, partition: Partition) -> None:
+    def partition_changed(self, partition: Readable) -> None:
         """Counts what there is to read now, and answers when it is enough."""
         if self.timer is None:
             return
@@ -243,7 +275,7 @@ class Fetch:
             return
         self.finish()
 
-    def _has_more(self, partition: Partition) -> bool:
+    def _has_more(self, partition: Readable) -> bool:
         """A reader of what is committed waits for the last stable offset, which may stand while the log grows."""
         return partition.last_stable_offset > self.partitions[partition].wanted.fetch_offset
 
@@ -276,7 +308,9 @@ class Fetch:
     def response(self, answers: list[PartitionAnswer]) -> FetchResponse:
         session = self.session
         if session is None:
-            return FetchResponse(session_id=NO_SESSION, responses=by_topic(self.interests, answers))
+            return FetchResponse(
+                session_id=NO_SESSION, responses=by_topic(self.interests, answers), node_endpoints=self._endpoints(answers)
+            )
         if session.epoch != self.epoch:  # another request of the session came meanwhile
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         news = []
@@ -284,12 +318,21 @@ class Fetch:
         for interest, answer in zip(self.interests, answers, strict=True):
             size = len(answer.records) if answer.records is not None else 0
             is_news = interest.is_news(answer.high_watermark, answer.log_start_offset, size, answer.error_code)
-            if is_news or is_first or answer.diverging_epoch.epoch >= 0:
+            if is_news or is_first or answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0:
                 news.append((interest, answer))
                 if size and not is_first:
                     session.told(interest)
-        interests = [interest for interest, _ in news]
-        return FetchResponse(session_id=session.id, responses=by_topic(interests, [answer for _, answer in news]))
+        interests, answers = [interest for interest, _ in news], [answer for _, answer in news]
+        return FetchResponse(
+            session_id=session.id, responses=by_topic(interests, answers), node_endpoints=self._endpoints(answers)
+        )
+
+    def _endpoints(self, answers: list[PartitionAnswer]) -> list[FetchResponse.NodeEndpoint]:
+        """Where the leaders are that are told."""
+        if not self.has_error:
+            return []
+        leaders = [answer.current_leader.leader_id for answer in answers if answer.error_code]
+        return [FetchResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in endpoints(leaders, self.ctx)]
 
 
 def by_topic(interests: list[Interest], answers: list[PartitionAnswer]) -> list[TopicAnswer]:
@@ -304,7 +347,7 @@ def by_topic(interests: list[Interest], answers: list[PartitionAnswer]) -> list[
     return topics
 
 
-def check_epoch(partition: Partition, epoch: int) -> None:
+def check_epoch(partition: Readable, epoch: int) -> None:
     """Refuses a reader that knows another leader epoch than ours."""
     if epoch < 0 or epoch == partition.leader_epoch:
         return
@@ -312,6 +355,17 @@ def check_epoch(partition: Partition, epoch: int) -> None:
         raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is over, {partition.leader_epoch} is current")
     raise Refused(
         ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet, {partition.leader_epoch} is current"
+    )
+
+
+def empty(partition: Readable) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition_index=partition.index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start,
+        aborted_transactions=None,
+        records=NO_RECORDS,
     )
 
 

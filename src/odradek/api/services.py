@@ -87,21 +87,19 @@ class LogDir(NamedTuple):
 class Reader(Protocol):
     """Somebody who waits for a partition to grow."""
 
-    def partition_changed(self, partition: "Partition") -> None:
-        """It has grown, or is no longer led here."""
+    def partition_changed(self, partition: Any) -> None:
+        """The one that it waits for has grown, or is no longer led here."""
         ...
 
 
-class Partition(Protocol):
-    """A partition that this node leads."""
+class Readable(Protocol):
+    """A replica that this node has, as those see it who fetch from it."""
 
     topic: str
     topic_id: bytes
     index: int
     leader_epoch: int
-    admission: Admission
-    is_plain: bool  # what is produced is appended at once, and needs no more than its header to be looked at
-    is_closed: bool  # no longer led here
+    is_closed: bool  # no longer led, or followed, here
     readers: dict[Reader, None]  # told when the high watermark has moved
     followers: dict[Reader, None]  # told when the log has grown
 
@@ -113,6 +111,43 @@ class Partition(Protocol):
     def last_stable_offset(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+
+    def follower(self, broker_id: int, leader_epoch: int) -> FollowerState:
+        """Who fetches as a replica. Refused when it is none of the partition's."""
+        ...
+
+    def fetched(self, replica: FollowerState, offset: int, log_start: int, broker_epoch: int) -> None:
+        """A follower has everything below an offset. Refused when it is not who is registered."""
+        ...
+
+    def read_replica(self, rack: str, listener: str, offset: int) -> int:
+        """The broker that a consumer in a rack should read from; -1 for this one."""
+        ...
+
+    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool) -> Sized:
+        """Batches from an offset up to another, to be put into an answer. Refused when the offset is not there."""
+        ...
+
+    def aborted(self, offset: int, found: Any) -> Sequence[Aborted]:
+        """The aborted transactions of what was read from an offset."""
+        ...
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one that the log has, and where it ends; (-1, -1) when there is none."""
+        ...
+
+
+class Partition(Readable, Protocol):
+    """A partition that this node leads."""
+
+    admission: Admission
+    is_plain: bool  # what is produced is appended at once, and needs no more than its header to be looked at
+    deletions: dict[Reader, None]  # told when a follower has moved the start of its log
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it no replica that can be reached has anything; -1 while one of them has not fetched."""
+        ...
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Appends a produced batch; its bytes may be used again afterwards. Refused or ProtocolError when it cannot be."""
@@ -130,33 +165,13 @@ class Partition(Protocol):
         """What to answer who waits for all replicas to have what ends at an offset; None as long as it has to wait."""
         ...
 
-    def follower(self, broker_id: int, leader_epoch: int) -> FollowerState:
-        """Who fetches as a replica. Refused when it is none of the partition's."""
-        ...
-
-    def fetched(self, replica: FollowerState, offset: int, log_start: int, broker_epoch: int) -> None:
-        """A follower has everything below an offset. Refused when it is not who is registered."""
-        ...
-
     async def sync(self) -> None:
         """Until what was appended is on disk, where flush.messages asks for it."""
-        ...
-
-    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool) -> Sized:
-        """Batches from an offset up to another, to be put into an answer. Refused when the offset is not there."""
-        ...
-
-    def aborted(self, offset: int, found: Any) -> Sequence[Aborted]:
-        """The aborted transactions of what was read from an offset."""
         ...
 
     async def offset_for_timestamp(self, timestamp: int) -> Found | None: ...
 
     async def offset_of_max_timestamp(self) -> Found | None: ...
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to this one that the log has, and where it ends; (-1, -1) when there is none."""
-        ...
 
     def epoch_of(self, offset: int) -> int:
         """The epoch of the record at an offset, -1 when none is known."""
@@ -176,6 +191,10 @@ class Partitions(Protocol):
     def by_name(self) -> Mapping[str, Mapping[int, Partition]]: ...
     @property
     def by_id(self) -> Mapping[bytes, Mapping[int, Partition]]: ...
+
+    def followed(self, topic_id: bytes, index: int) -> Readable | None:
+        """A partition that this node follows, for consumers that want to read it here."""
+        ...
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
         """Why a partition is not among those led here."""

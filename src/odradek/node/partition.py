@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from odradek.api.context import Postponed
 from odradek.api.services import Found, Reader
 from odradek.core.config.topic import TopicConfig
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
@@ -21,12 +20,11 @@ from odradek.core.partition.admission import Admission
 from odradek.core.partition.leader import NO_EPOCH, Leader
 from odradek.core.partition.replica import Replica
 from odradek.log.config import INT64_MAX, LogConfig
-from odradek.log.disk import Cold, DiskFailed, DiskFull
+from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
-from odradek.log.segment import Slice
-from odradek.log.transaction_index import AbortedTransaction
+from odradek.node.readable import Readable
 from odradek.node.writing import SLOW_APPEND_SECONDS
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -41,44 +39,19 @@ def log_config(config: TopicConfig) -> LogConfig:
     return LogConfig(**{name: getattr(config, name) for name in LogConfig.__struct_fields__})
 
 
-class Partition:
-    __slots__ = (
-        "admission",
-        "followers",
-        "host",
-        "index",
-        "is_closed",
-        "is_plain",
-        "is_simple",
-        "leader",
-        "leader_epoch",
-        "log",
-        "readers",
-        "topic",
-        "topic_id",
-        "writing",
-    )
+class Partition(Readable):
+    __slots__ = ("admission", "deletions", "is_plain", "is_simple", "leader", "writing")
 
     def __init__(
         self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, state: State, config: TopicConfig
     ) -> None:
-        self.host = host
-        self.log = log
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.readers: dict[Reader, None] = {}  # that wait for the high watermark
-        self.followers: dict[Reader, None] = {}  # that wait for the end of the log
-        self.is_closed = False
+        super().__init__(host, log, topic, topic_id, index, NO_EPOCH)
+        self.deletions: dict[Reader, None] = {}  # that wait for the starts of the followers' logs
         self.writing = host.writing_of(log)
         self.writing.partitions[self] = None
-        self.leader_epoch = NO_EPOCH
         self.leader = Leader(host.node_id, host.image.brokers, host.session, host.lag_time_max_ms, log.high_watermark)
         self.configure(config)
         self.lead(state)
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.index}"
 
     def lead(self, state: State) -> None:
         """Leads as the metadata says. An epoch begins also when nothing is ever written in it."""
@@ -102,20 +75,8 @@ class Partition:
         self.is_plain = self.is_simple and self.writing.is_at_once
 
     @property
-    def log_start(self) -> int:
-        return self.log.start_offset
-
-    @property
-    def log_end(self) -> int:
-        return self.log.end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset
+    def low_watermark(self) -> int:
+        return self.leader.low_watermark(self.log.start_offset)
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         began = time.perf_counter()
@@ -161,6 +122,8 @@ class Partition:
             self.host.committed(self)
         if self.leader.unsent is not None:
             self.host.isr_changed(self)
+        for deletion in tuple(self.deletions):
+            deletion.partition_changed(self)
 
     def append_own(self, records: bytearray, now_ms: int) -> Appended:
         """Appends what a coordinator of this node writes."""
@@ -179,20 +142,8 @@ class Partition:
         if self.log.flush_due(self.host.now_ms()):
             await self.host.flush(self.log)
 
-    def read(self, offset: int, bytes_max: int, upper_offset: int, *, at_least_one: bool) -> Slice:
-        disk = self.log.disk
-        disk.is_hasty = True
-        try:
-            return self.log.read(offset, bytes_max, upper_offset, at_least_one=at_least_one)
-        except Cold as cold:
-            raise Postponed(cold.warm) from cold
-        except DiskFailed as error:
-            raise self.host.refused(self, error) from error
-        finally:
-            disk.is_hasty = False
-
-    def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
-        return self.log.aborted(offset, found)
+    def read_replica(self, rack: str, listener: str, offset: int) -> int:
+        return self.leader.read_replica(rack, listener, offset, self.host.monotonic_ms())
 
     async def offset_for_timestamp(self, timestamp: int) -> Found | None:
         offset_min = self.log.start_offset
@@ -219,9 +170,6 @@ class Partition:
         found = None if candidate is None else await self.host.look_into(candidate.first)
         return None if found is None else Found(found.timestamp, found.offset, found.leader_epoch)
 
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
-
     def epoch_of(self, offset: int) -> int:
         return self.log.epochs.epoch_for(offset)
 
@@ -232,10 +180,12 @@ class Partition:
         if self.log.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
         self.log.move_start(offset)
+        for follower in tuple(self.followers):  # whose fetches are answered now, so that they hear of it
+            follower.partition_changed(self)
 
     def close(self) -> None:
         """No longer led here: those who wait for it learn why when they look."""
         self.is_closed = True
         self.writing.partitions.pop(self, None)
-        for reader in (*self.readers, *self.followers):
+        for reader in (*self.readers, *self.followers, *self.deletions):
             reader.partition_changed(self)

@@ -31,6 +31,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.node.partition import Partition
+from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
@@ -95,6 +96,10 @@ class Partitions:
         if known is None or index not in known.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def followed(self, topic_id: bytes, index: int) -> FollowedPartition | None:
+        """A partition that this node follows, for consumers."""
+        return self.replication.readable((topic_id, index))
 
     def folder_of(self, log: Log) -> LogFolder:
         return next(folder for folder in self.folders if log.folder.startswith(folder.path + "/"))
@@ -332,7 +337,7 @@ class Partitions:
             for reader in list(partition.readers):
                 reader.partition_changed(partition)
 
-    def refused(self, partition: Partition, error: OSError) -> Refused:
+    def refused(self, partition: Readable, error: OSError) -> Refused:
         if isinstance(error, DiskFailed):
             self.failed(error)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error.strerror or error}")

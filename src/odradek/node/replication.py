@@ -26,6 +26,7 @@ from odradek.core.partition.replica import TopicIdPartition
 from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Log
 from odradek.node.peers import Channel, Unreachable
+from odradek.node.readable import FollowedPartition
 from odradek.wire.errors import ProtocolError, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
@@ -226,6 +227,7 @@ class Replication:
         self.sources: dict[tuple[int, int], Source] = {}
         self.followers: dict[TopicIdPartition, tuple[Follower, Source]] = {}
         self.logs: dict[Follower, Log] = {}
+        self.read: dict[TopicIdPartition, FollowedPartition] = {}  # those that consumers read here
 
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
         broker = self.partitions.image.brokers.get(broker_id)
@@ -254,6 +256,18 @@ class Replication:
         if known is not None:
             known[1].fetcher.remove(key)
             del self.logs[known[0]]
+        if (partition := self.read.pop(key, None)) is not None:
+            partition.close()
+
+    def readable(self, key: TopicIdPartition) -> FollowedPartition | None:
+        """A partition that is followed, as consumers see it."""
+        known = self.followers.get(key)
+        if known is None:
+            return None
+        partition = self.read.get(key)
+        if partition is None:
+            partition = self.read[key] = FollowedPartition(self.partitions, self.logs[known[0]], known[0])
+        return partition
 
     def append(self, log: Log, records: memoryview | bytes | None) -> None:
         if records:
@@ -264,6 +278,8 @@ class Replication:
         marks = follower.watermarks(answer)
         if marks.high_watermark != log.high_watermark:
             log.move_high_watermark(marks.high_watermark)
+            if (partition := self.read.get((follower.topic_id, follower.index))) is not None:
+                partition.advanced()
         if marks.log_start > log.start_offset:
             log.move_start(marks.log_start)
 

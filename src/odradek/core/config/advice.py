@@ -32,6 +32,8 @@ GONE: Final = {
 }
 ZOOKEEPER: Final = ("zookeeper.", "password.encoder.")
 PLUGIN_PREFIXES: Final = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+BUILT_IN: Final = {"replica.selector.class": RACK_AWARE}  # classes that mean here what they mean there
 JAVA: Final = {
     "alter.config.policy.class.name": "policies are not supported, all alterations that are valid are allowed",
     "authorizer.class.name": "authorization is not served yet, everybody may do everything",
@@ -43,7 +45,7 @@ JAVA: Final = {
     "principal.builder.class": "principals are built as Apache Kafka does without it",
     "remote.log.metadata.manager.class.name": "remote storage is not served yet",
     "remote.log.storage.manager.class.name": "remote storage is not served yet",
-    "replica.selector.class": "consumers read from the leader",
+    "replica.selector.class": f"consumers read from the leader, or with {RACK_AWARE} from the nearest replica",
     "sasl.client.callback.handler.class": "the mechanisms are built in",
     "sasl.login.callback.handler.class": "the mechanisms are built in",
     "sasl.login.class": "the mechanisms are built in",
@@ -56,7 +58,7 @@ JAVA: Final = {
 def advice(config: "BrokerConfig") -> list[str]:
     lines = []
     for name, text in config.static.items():
-        if name in JAVA and text.strip() and text.strip() != broker_keys()[name].default:
+        if name in JAVA and text.strip() not in ("", broker_keys()[name].default, BUILT_IN.get(name)):
             lines.append(f"{name}: it names a Java class, which does nothing here; {JAVA[name]}")
         elif known_key(name) is None and not is_for_a_plugin(config, name):
             lines.append(unknown(name))

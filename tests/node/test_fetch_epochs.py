@@ -1,0 +1,34 @@
+"""What a reader is told whose last epoch ends elsewhere in its log than in ours."""
+
+import asyncio
+from pathlib import Path
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import FetchResponse
+from tests.node.inside import Client, connected, fetch_request, new_node, running
+
+
+async def fetched(client: Client, offset: int, last_fetched_epoch: int) -> FetchResponse.PartitionData:
+    request = fetch_request("orders", offset)
+    request.topics[0].partitions[0].last_fetched_epoch = last_fetched_epoch
+    answer = await client.ask(request, 12, FetchResponse)
+    partition: FetchResponse.PartitionData = answer.responses[0].partitions[0]
+    return partition
+
+
+def test_an_offset_that_is_gone_is_out_of_range_even_where_epochs_part(tmp_path: Path) -> None:
+    """Otherwise a follower would cut its log to what the leader no longer has, again and again."""
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            assert await client.produce("orders", *[b"x"] * 10) == ErrorCode.NONE
+            partition = node.partitions.by_name["orders"][0]
+            partition.log.epochs.assign(5, 10)  # others led in between
+            told = await fetched(client, 2, 3)
+            assert (told.error_code, told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (ErrorCode.NONE, 0, 10)
+            partition.move_start(4)
+            assert (await fetched(client, 2, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (await fetched(client, 6, 3)).diverging_epoch.epoch == 0
+
+    asyncio.run(run())
