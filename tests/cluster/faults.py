@@ -10,6 +10,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.workload import PARTITIONS, Workload
 
 SLOW_SECONDS: Final = 0.15
+DEAF_SECONDS: Final = 15.0  # longer than followers stay in sync that do not fetch
 
 Victims = Callable[[Cluster, Random, Workload], list[Node]]
 Fault = Callable[[Cluster, Random, Workload], None]
@@ -106,7 +107,7 @@ def deaf(choose: Victims, cluster: Cluster, random: Random, workload: Workload) 
     """Nobody reaches it, and it keeps what it leads as long as it is heard of: nobody goes on there."""
     (victim,) = choose(cluster, random, workload)
     cluster.links.cut([node.number for node in cluster.nodes], [victim.number])
-    workload.is_stuck(partitions=1)
+    workload.is_stuck(1, DEAF_SECONDS)
     cluster.links.heal()
 
 

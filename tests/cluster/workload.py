@@ -22,7 +22,7 @@ WRITERS: Final = 2
 MEMBERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
 POLL_SECONDS: Final = 0.02
-STUCK_POLLS: Final = 40
+STUCK_SECONDS: Final = 0.8
 RECORDS_MAX: Final = 200
 WITNESS_SECONDS: Final = 0.2
 JOIN_SECONDS_MAX: Final = 60.0
@@ -55,7 +55,6 @@ class Writer:
         self.sent: Counter[int] = Counter()
         self.acknowledged: dict[Place, bytes] = {}
         self.count: Counter[int] = Counter()  # of what was acknowledged
-        self.idle_polls: Counter[int] = Counter()  # since the last of them
         self.failed: list[str] = []
         self.last_s = dict.fromkeys(range(PARTITIONS), time.monotonic())
         self.gap_s = 0.0  # the longest between two acknowledgements of a partition
@@ -69,10 +68,7 @@ class Writer:
                 value = self.value(index, self.sent[index])
                 self.producer.produce(self.topic, value, partition=index, on_delivery=self._report)
                 self.sent[index] += 1
-        before = self.count.copy()
         self.producer.poll(POLL_SECONDS)
-        for index in range(PARTITIONS):
-            self.idle_polls[index] = 0 if self.count[index] > before[index] else self.idle_polls[index] + 1
 
     def _report(self, error: Any, message: Message) -> None:
         if error is not None:
@@ -87,9 +83,9 @@ class Writer:
         now_s = time.monotonic()
         self.gap_s, self.last_s[partition] = max(self.gap_s, now_s - self.last_s[partition]), now_s
 
-    def stuck(self) -> list[int]:
-        """The partitions in which nothing is acknowledged any more, as far as one can tell."""
-        return [index for index, polls in self.idle_polls.items() if polls >= STUCK_POLLS]
+    def stuck(self, seconds: float) -> list[int]:
+        """The partitions in which nothing was acknowledged for so long."""
+        return [index for index, last_s in self.last_s.items() if time.monotonic() - last_s >= seconds]
 
 
 class Member:
@@ -210,9 +206,9 @@ class Workload:
 
         until(look, "acknowledgements in every partition")
 
-    def is_stuck(self, partitions: int = PARTITIONS) -> None:
-        """Until in so many partitions nothing more is acknowledged."""
-        until(lambda: all(len(writer.stuck()) >= partitions for writer in self.writers), "writers that wait")
+    def is_stuck(self, partitions: int = PARTITIONS, seconds: float = STUCK_SECONDS) -> None:
+        """Until in so many partitions nothing was acknowledged for so long."""
+        until(lambda: all(len(writer.stuck(seconds)) >= partitions for writer in self.writers), "writers that wait")
 
     def finish(self) -> None:
         """Until all that was sent is acknowledged, read by the group and committed."""
