@@ -35,6 +35,7 @@ GAP_SECONDS_MAX = 60.0
 AFTER_SECONDS = 2.0  # that a producer goes on behind a gap: what follows is a gap too
 ASK_SECONDS_MAX = 2.0
 PARTITIONS_OF_A_TOPIC = 100
+TOPICS_AT_ONCE = 10
 
 
 # -- gaps
@@ -249,9 +250,11 @@ def partitions(cluster: Cluster, count: int) -> list[Figure]:
     """Created and written to; a node started anew until it is in sync; the leader of a third killed."""
     topics = {f"many-{count}-{number}": PARTITIONS_OF_A_TOPIC for number in range(count // PARTITIONS_OF_A_TOPIC)}
     begin = time.perf_counter()
-    cluster.create(topics)
+    for first in range(0, len(topics), TOPICS_AT_ONCE):
+        cluster.create(dict(list(topics.items())[first : first + TOPICS_AT_ONCE]))
     write_to_each(cluster, topics)
     created = time.perf_counter() - begin
+    print(f"  {cluster.name} {count:,} partitions created and written to {created:.3g} s", flush=True)
     active = cluster.quorum_leader()
     moved = next(node for node in NODES if node != active)
     begin = time.perf_counter()
@@ -271,8 +274,8 @@ def partitions(cluster: Cluster, count: int) -> list[Figure]:
     failed_over = time.perf_counter() - begin
     cluster.start_node(killed)
     cluster.wait(lambda: len(cluster.brokers(active)) == len(NODES) and cluster.is_in_sync(topics, active))
-    for first in range(0, len(topics), 10):
-        cluster.delete(list(topics)[first : first + 10])
+    for first in range(0, len(topics), TOPICS_AT_ONCE):
+        cluster.delete(list(topics)[first : first + TOPICS_AT_ONCE])
     return [
         Figure(f"{count:,} partitions created and written to", created, "s", more_is_better=False),
         Figure(f"{count:,} partitions, a node stops", stopped, "s", more_is_better=False),
