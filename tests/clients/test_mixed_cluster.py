@@ -1,0 +1,129 @@
+"""A broker of ours in a cluster whose controller and other broker are Apache Kafka's: the way to move a running cluster over."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.cluster import free_block
+from tests.clients.confluent import consuming, fill, rows
+from tests.clients.server import Node, node_command
+from tests.clients.waiting import until
+from tests.kafka.broker import CLUSTER_ID, Broker
+from tests.kafka.oracle import Oracle
+
+TOOLS = "org.apache.kafka.tools"
+TOPICS, ELECTION = f"{TOOLS}.TopicCommand", f"{TOOLS}.LeaderElectionCommand"
+REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+KAFKA, OURS = 1, 5
+NOT_SERVED = ("transaction.version", "share.version", "streams.version")  # features that a cluster with us must not use yet
+
+PROPERTIES = """\
+process.roles=broker
+node.id={node}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={data}
+"""
+
+
+class WithoutTransactions(Broker):
+    """Kafka, formatted without the features that are not served yet."""
+
+    def _format(self, voters: tuple[str, ...]) -> None:
+        features = [word for name in NOT_SERVED for word in ("--feature", f"{name}=0")]
+        self.run_tool("kafka.tools.StorageTool", "format", *voters, "-t", CLUSTER_ID, "-c", self._properties, *features)
+
+
+class Joining(Node):
+    """A broker of ours that joins a cluster."""
+
+    def __init__(self, folder: Path, kafka: Broker) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_block(1)
+        self.process = None
+        properties = PROPERTIES.format(node=OURS, controller=kafka.controller_port, port=self.port, data=self.data)
+        Path(self._properties).write_text(properties)
+        program = node_command(self._properties)[0]
+        subprocess.run([program, "storage", "format", "-t", CLUSTER_ID, "-c", self._properties], check=True, capture_output=True)
+
+
+class Mixed:
+    def __init__(self, oracle: Oracle, kafka: Broker, ours: Joining) -> None:
+        self.oracle = oracle
+        self.kafka = kafka
+        self.ours = ours
+
+    def run(self, tool: str, *arguments: str, by: Broker | None = None) -> str:
+        at = ["--bootstrap-server", (by or self.kafka).bootstrap]
+        answer = self.oracle.call("Tools.run", tool=tool, arguments=[*at, *arguments], given="")
+        printed: str = answer["printed"]
+        assert answer["status"] == 0, printed + self.ours.output()
+        return printed
+
+    def is_in_sync(self, topic: str, leader: int) -> bool:
+        described = self.run(TOPICS, "--describe", "--topic", topic)
+        found = re.search(r"Leader: (\d+)\s+Replicas: \S+\s+Isr: (\S*)", described)
+        return found is not None and (int(found[1]), set(found[2].split(","))) == (leader, {str(KAFKA), str(OURS)})
+
+    def have_the_same(self, topic: str) -> bool:
+        """Whether both have the same bytes of a partition."""
+        file = f"{topic}-0/{0:020}.log"
+        theirs, ours = (self.kafka.data / file).read_bytes(), (self.ours.data / file).read_bytes()
+        return len(ours) > 0 and theirs.rstrip(b"\0") == ours.rstrip(b"\0")
+
+
+@pytest.fixture(scope="module")
+def mixed(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "kafka").mkdir()
+    kafka = WithoutTransactions(folder / "kafka")
+    ours = Joining(folder / "ours", kafka)
+    with kafka.running(), ours.running():
+        yield Mixed(oracle, kafka, ours)
+
+
+@pytest.mark.parametrize("leader", [KAFKA, OURS])
+def test_a_partition_is_replicated_both_ways_and_its_leader_moves(mixed: Mixed, name: str, leader: int) -> None:
+    follower = KAFKA + OURS - leader
+    mixed.run(TOPICS, "--create", "--topic", name, "--replica-assignment", f"{leader}:{follower}")
+    sent = fill(mixed.kafka.bootstrap, name, 100)
+    until(lambda: mixed.is_in_sync(name, leader) and mixed.have_the_same(name), "both have it")
+    moves = mixed.ours.folder / f"{name}.json"
+    moves.write_text(
+        f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 0, "replicas": [{follower}, {leader}]}}]}}'
+    )
+    mixed.run(REASSIGN, "--execute", "--reassignment-json-file", str(moves))
+    elected = mixed.run(ELECTION, "--election-type", "preferred", "--topic", name, "--partition", "0")
+    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in elected
+    sent += fill(mixed.kafka.bootstrap, name, 10)
+    until(lambda: mixed.is_in_sync(name, follower) and mixed.have_the_same(name), "both have it, the other way round")
+    for server in (mixed.kafka, mixed.ours):
+        with consuming(server.bootstrap, f"{name}-{server.port}") as consumer:
+            consumer.subscribe([name])
+            assert [row.value for row in rows(consumer, 110)] == [row.value for row in sent]
+
+
+def test_a_topic_is_made_and_deleted_through_our_broker(mixed: Mixed, name: str) -> None:
+    mixed.run(TOPICS, "--create", "--topic", name, "--replica-assignment", f"{OURS}:{KAFKA}", by=mixed.ours)
+    assert mixed.is_in_sync(name, OURS)
+    mixed.run(TOPICS, "--delete", "--topic", name, by=mixed.ours)
+    until(lambda: name not in mixed.run(TOPICS, "--list").split(), "it is deleted")
+    until(lambda: not (mixed.ours.data / f"{name}-0").exists(), "its log is")
+
+
+def test_our_broker_comes_back_after_a_crash_and_catches_up(mixed: Mixed, name: str) -> None:
+    mixed.run(TOPICS, "--create", "--topic", name, "--replica-assignment", f"{OURS}:{KAFKA}")
+    fill(mixed.kafka.bootstrap, name, 50)
+    until(lambda: mixed.have_the_same(name), "both have it")
+    mixed.ours.stop(signal.SIGKILL)
+    fill(mixed.kafka.bootstrap, name, 50)
+    mixed.ours.start()
+    until(lambda: mixed.is_in_sync(name, KAFKA) and mixed.have_the_same(name), "both have it again")
