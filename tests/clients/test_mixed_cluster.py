@@ -11,7 +11,7 @@ import pytest
 from tests.clients.cluster import free_block
 from tests.clients.confluent import consuming, fill, rows
 from tests.clients.server import Node, node_command
-from tests.clients.waiting import until
+from tests.clients.waiting import SECONDS_MAX, until
 from tests.kafka.broker import CLUSTER_ID, Broker
 from tests.kafka.oracle import Oracle
 
@@ -127,3 +127,17 @@ def test_our_broker_comes_back_after_a_crash_and_catches_up(mixed: Mixed, name: 
     fill(mixed.kafka.bootstrap, name, 50)
     mixed.ours.start()
     until(lambda: mixed.is_in_sync(name, KAFKA) and mixed.have_the_same(name), "both have it again")
+
+
+def test_a_cluster_with_features_that_are_not_served_says_which(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    kafka = Broker(tmp_path / "kafka")
+    with kafka.running():
+        ours = Joining(tmp_path / "ours", kafka)
+        done = subprocess.run(
+            node_command(str(ours.folder / "server.properties")), check=False, capture_output=True, timeout=SECONDS_MAX
+        )
+    assert done.returncode == 1
+    told = done.stderr.decode()
+    assert "node.id=5 cannot join its cluster: UNSUPPORTED_VERSION" in told
+    assert "kafka-features.sh downgrade --feature share.version=0" in told

@@ -73,6 +73,7 @@ FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
 
 CONTROLLER_REGISTRATION_MS = 60_000
+METADATA_SECONDS_MAX = 5  # that a broker which is not let in waits to see why
 CONTROLLED_SHUTDOWN_MS = 300_000
 
 Result = TypeVar("Result")
@@ -206,10 +207,12 @@ class Node:
         self.link = ControllerLink(self)
         self.quorum.on_commit(lambda _: self._changed())
         await self.controller.start(bootstrap)
-        unserved = [name for name, level in self.image.features.items() if level and name not in SERVED]
-        if unserved:
-            logger.warning("features of this folder that are not served yet: %s", ", ".join(sorted(unserved)))
+        if unserved := self._unserved_features():
+            logger.warning("features of this folder that are not served yet: %s", ", ".join(unserved))
         self._apply_config()
+
+    def _unserved_features(self) -> list[str]:
+        return sorted(name for name, level in self.image.features.items() if level and name not in SERVED)
 
     def _check_topic(self, _: str, overrides: dict[str, str]) -> None:
         check_topic(self.config, overrides, {})
@@ -268,7 +271,18 @@ class Node:
 
     async def _join(self) -> None:
         """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""
-        self.broker_epoch = await self.lifecycle.register()
+        try:
+            self.broker_epoch = await self.lifecycle.register()
+        except StartFailed as error:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(METADATA_SECONDS_MAX):
+                    while self.quorum.is_new:  # noqa: ASYNC110 - what the cluster has is on its way
+                        await asyncio.sleep(0.01)
+            if unserved := self._unserved_features():
+                wanted = " ".join(f"--feature {name}=0" for name in unserved)
+                told = f"{error}; the cluster has features that are not served here yet: kafka-features.sh downgrade {wanted}"
+                raise StartFailed(told) from error
+            raise
         await self.lifecycle.caught_up()
         assert self.session.may_take_roles(self.image.offset + 1)
         await self.partitions.set_strays_aside()
