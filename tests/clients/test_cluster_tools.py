@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,9 +13,11 @@ import pytest
 from odradek.wire.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from tests.clients.cluster import Cluster
 from tests.clients.confluent import consuming, fill, rows
-from tests.clients.waiting import until
+from tests.clients.waiting import SECONDS_MAX, until
 from tests.kafka.asking import ask
+from tests.kafka.broker import HEAP
 from tests.kafka.oracle import Oracle
+from tools.kafka_jars import class_path
 
 TOOLS = "org.apache.kafka.tools"
 TOPICS, GROUPS = f"{TOOLS}.TopicCommand", f"{TOOLS}.consumer.group.ConsumerGroupCommand"
@@ -280,3 +284,20 @@ def test_offsets_folders_and_deleted_records_of_all_replicas(shell: Shell, name:
     }
     both = {f"{name}-0", f"{name}-1"}
     assert held == {1: both, 2: both, 3: {f"{name}-0"}, 4: {f"{name}-1"}}
+
+
+def test_the_replicas_of_a_partition_are_verified(shell: Shell, name: str) -> None:
+    shell.create(name, "1:2:3")
+    fill(shell.cluster.bootstrap, name, 100)
+    wanted = ["--broker-list", shell.cluster.bootstrap, "--topics-include", name, "--report-interval-ms", "100"]
+    command = ["java", *HEAP, "-cp", class_path(), f"{TOOLS}.ReplicaVerificationTool", *wanted]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as tool:
+        watch = threading.Timer(SECONDS_MAX, tool.kill)  # it never ends by itself
+        watch.start()
+        try:
+            assert tool.stdout is not None
+            told = next((line for line in tool.stdout if f"for partition {name}-0 at offset 100" in line), "")
+        finally:
+            watch.cancel()
+            tool.kill()
+    assert "max lag is 0" in told
