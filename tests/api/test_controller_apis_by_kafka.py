@@ -101,6 +101,9 @@ class Odradek:
     async def followed(self) -> None:
         """There are no logs that could follow."""
 
+    def broker_lost(self, broker_id: int, _: int) -> None:
+        raise AssertionError(f"nobody closes the connection of broker {broker_id}")
+
     def ask(self, request: Message, version: int) -> Any:
         api = APIS[request.schema.key]
         connection = SimpleNamespace(answered=lambda _: None, close=pytest.fail)
