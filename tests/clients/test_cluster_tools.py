@@ -197,6 +197,7 @@ def test_a_broker_that_is_away_is_missed_and_leads_again_when_elected(shell: She
         shell.cluster.start(4)
     until(lambda: shell.partitions(name)[0][2] == [1, 2, 4], "it is in sync again")
     assert name not in shell.run(TOPICS, *missed, "--under-replicated-partitions")
+    until(lambda: "Partition:" not in shell.run(TOPICS, "--describe", "--under-replicated-partitions"), "all are in sync")
     elected = shell.run(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
     assert "Successfully completed leader election (PREFERRED)" in elected
     assert f"{name}-0" in elected
