@@ -22,7 +22,7 @@ from odradek.core.raft.requests import (
     vote_response,
 )
 from odradek.core.raft.states import NEVER_MS, Candidate, Follower, Prospective, Resigned, Unattached
-from odradek.core.raft.voters import Endpoints, ReplicaKey
+from odradek.core.raft.voters import ReplicaKey
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import (
@@ -294,9 +294,3 @@ class Electing:
             if node is not None:
                 again_ms = min(again_ms, quorum.send(node, lambda: request, now_ms))
         return again_ms
-
-
-def leader_endpoints(response: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse, listener: str) -> Endpoints:
-    """Where an answer says that the leader is."""
-    leader_id = response.topics[0].partitions[0].leader_id
-    return tuple((listener, point.host, point.port) for point in response.node_endpoints if point.node_id == leader_id)

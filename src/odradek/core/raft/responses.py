@@ -6,7 +6,7 @@ Invariants
 """
 
 from odradek.core.raft.changing import Changing
-from odradek.core.raft.electing import Electing, leader_endpoints
+from odradek.core.raft.electing import Electing
 from odradek.core.raft.election import NOBODY
 from odradek.core.raft.following import Following
 from odradek.core.raft.outbox import Pending
@@ -80,7 +80,7 @@ class Responses:
         if response.error_code != ErrorCode.NONE or not is_of_metadata(response):
             return False
         partition = response.topics[0].partitions[0]
-        endpoints = leader_endpoints(response, self.quorum.config.listener)
+        endpoints = leader_endpoints(response, partition.leader_id, self.quorum.config.listener)
         heard = self._heard(partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         if heard is not None:
             return heard
@@ -95,11 +95,7 @@ class Responses:
             return False
         partition = response.responses[0].partitions[0]
         leader = partition.current_leader
-        endpoints = tuple(
-            (self.quorum.config.listener, point.host, point.port)
-            for point in response.node_endpoints
-            if point.node_id == leader.leader_id
-        )
+        endpoints = leader_endpoints(response, leader.leader_id, self.quorum.config.listener)
         heard = self._heard(partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
         if heard is not None:
             return heard
@@ -112,13 +108,14 @@ class Responses:
             return False
         partition = response.topics[0].partitions[0]
         leader = partition.current_leader
-        endpoints = tuple(
-            (self.quorum.config.listener, point.host, point.port)
-            for point in response.node_endpoints
-            if point.node_id == leader.leader_id
-        )
+        endpoints = leader_endpoints(response, leader.leader_id, self.quorum.config.listener)
         heard = self._heard(partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
         if heard is not None:
             return heard
         assert isinstance(pending.request, FetchSnapshotRequest)
         return self.following.fetched_snapshot(pending.request, response, now_ms)
+
+
+def leader_endpoints(response: EpochResponse | FetchResponse | FetchSnapshotResponse, leader_id: int, listener: str) -> Endpoints:
+    """Where an answer says that the leader is."""
+    return tuple((listener, point.host, point.port) for point in response.node_endpoints if point.node_id == leader_id)
