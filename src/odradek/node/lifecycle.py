@@ -21,7 +21,7 @@ from odradek.core.metadata.topic_names import CLUSTER_METADATA
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.node.controller_link import ControllerLink
 from odradek.node.errors import StartFailed
-from odradek.node.partitions import boot_clock_ms
+from odradek.node.timers import boot_clock_ms
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     BrokerHeartbeatRequest,
@@ -65,7 +65,6 @@ class Lifecycle:
         self.session_timeout_ms = session_timeout_ms
         self.registration_timeout_ms = registration_timeout_ms
         self.loop = asyncio.get_running_loop()
-        self.broker_epoch = -1
         self._answered_s = self.loop.time()
         self.offline_log_dirs: list[bytes] = []
         self.wants_fence = True
@@ -78,8 +77,8 @@ class Lifecycle:
 
     # -- coming
 
-    async def register(self) -> int:
-        """Makes the broker known; gives its epoch. StartFailed when no controller takes it."""
+    async def register(self) -> None:
+        """Makes the broker known; the session has its epoch then. StartFailed when no controller takes it."""
         deadline = self.loop.time() + self.registration_timeout_ms / 1000
         pause_ms = RETRY_MS_MIN
         code, reason = ErrorCode.REQUEST_TIMED_OUT, "no controller has answered"
@@ -91,10 +90,9 @@ class Lifecycle:
             except Refused as refused:
                 code, reason = refused.code, refused.message
             if code == ErrorCode.NONE:
-                self.broker_epoch = answer.broker_epoch
-                self.session.registered(self.broker_epoch)
+                self.session.registered(answer.broker_epoch)
                 self._beating = self.loop.create_task(self._beat())
-                return self.broker_epoch
+                return
             if code in HOPELESS:
                 break
             logger.info("the controller does not register this broker yet: %s", reason)
@@ -138,7 +136,7 @@ class Lifecycle:
         sent_ms = boot_clock_ms()
         request = BrokerHeartbeatRequest(
             broker_id=self.registration.broker_id,
-            broker_epoch=self.broker_epoch,
+            broker_epoch=self.session.broker_epoch,
             current_metadata_offset=self.metadata_offset(),
             want_fence=self.wants_fence,
             want_shut_down=self.wants_shut_down,

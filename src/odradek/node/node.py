@@ -272,7 +272,7 @@ class Node:
     async def _join(self) -> None:
         """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""
         try:
-            self.broker_epoch = await self.lifecycle.register()
+            await self.lifecycle.register()
         except StartFailed as error:
             with suppress(TimeoutError):
                 async with asyncio.timeout(METADATA_SECONDS_MAX):
@@ -435,7 +435,7 @@ class Node:
     async def new_producer_id(self) -> int:
         """The next of the block that this broker has; another block when it is used up."""
         while (producer_id := next(self.producer_ids, None)) is None:
-            request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.broker_epoch)
+            request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.session.broker_epoch)
             block = await self.link.ask(request, AllocateProducerIdsResponse, self.config.integer("request.timeout.ms"))
             if block.error_code:
                 raise Refused(ErrorCode(block.error_code), "the controller gives no producer ids")
@@ -471,7 +471,7 @@ class Node:
         await self.quorum.close()
         self.reserve.close()
         if self.config.is_broker:
-            await self.partitions.close(self.broker_epoch)
+            await self.partitions.close(self.session.broker_epoch)
         self.timers.close()
 
     async def _close_broker(self) -> None:

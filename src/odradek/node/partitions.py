@@ -11,7 +11,6 @@ Invariants
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,6 +32,7 @@ from odradek.log.names import TopicPartition
 from odradek.node.partition import Partition
 from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
+from odradek.node.timers import boot_clock_ms
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import AlterPartitionResponse
@@ -45,11 +45,6 @@ BATCHES_LOOKED_INTO_MAX = 2  # at once: each may take twice PAYLOAD_SIZE_MAX
 Result = TypeVar("Result")
 
 logger = logging.getLogger("odradek.partitions")
-
-
-def boot_clock_ms() -> int:
-    """A clock that never goes back, and runs on while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class Partitions:
