@@ -120,6 +120,14 @@ class Readable(Protocol):
         """A follower has everything below an offset. Refused when it is not who is registered."""
         ...
 
+    def holds_back(self, replica: FollowerState) -> bool:
+        """Whether a follower is throttled and gets nothing now."""
+        ...
+
+    def sent(self, size: int) -> None:
+        """A follower was sent so many bytes."""
+        ...
+
     def read_replica(self, rack: str, listener: str, offset: int) -> int:
         """The broker that a consumer in a rack should read from; -1 for this one."""
         ...

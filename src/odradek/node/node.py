@@ -35,6 +35,7 @@ from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.fetch_sessions import Sessions
 from odradek.core.partition.fetcher import FetcherSettings
+from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.core.raft.batches import CorruptSnapshot
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.folder import LogFolder
@@ -243,6 +244,7 @@ class Node:
             self.session,
             self.config.integer("replica.lag.time.max.ms"),
         )
+        self.partitions.quotas = ReplicationQuotas(self.node_id, self.config)
         self.partitions.replication = Replication(
             self.partitions,
             self.config.inter_broker_listener_name,
@@ -388,6 +390,7 @@ class Node:
         if hasattr(self, "background"):
             self.background.configure(self.config)
         if hasattr(self, "partitions"):
+            self.partitions.quotas.configure(self.config)
             for topic in self.partitions.by_name:
                 self.partitions.configure(topic)
             self.groups.configure(self.config)

@@ -125,6 +125,16 @@ class Partition(Readable):
         for deletion in tuple(self.deletions):
             deletion.partition_changed(self)
 
+    def holds_back(self, replica: Replica) -> bool:
+        """Whether a follower is throttled and gets nothing now."""
+        if replica.broker_id in self.leader.isr:
+            return False
+        return self.host.quotas.leader.holds_back(self.topic, self.index, self.host.monotonic_ms())
+
+    def sent(self, size: int) -> None:
+        """A follower was sent so many bytes."""
+        self.host.quotas.leader.copied(self.topic, self.index, size, self.host.monotonic_ms())
+
     def append_own(self, records: bytearray, now_ms: int) -> Appended:
         """Appends what a coordinator of this node writes."""
         self.check_open()

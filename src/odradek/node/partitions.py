@@ -24,6 +24,7 @@ from odradek.core.metadata.topics import Topic
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
 from odradek.core.partition.leader import Leader
+from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
@@ -83,6 +84,7 @@ class Partitions:
         self.by_leader: dict[Leader, Partition] = {}
         self.isr_changes = IsrChanges(node_id)
         self.isr_change_wanted = asyncio.Event()
+        self.quotas: ReplicationQuotas
         self.replication: Replication
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -248,6 +250,7 @@ class Partitions:
 
     def configure(self, topic: str) -> None:
         config = self.topic_config(topic) if topic in self.image.topics else None
+        self.quotas.throttle(topic, config)
         for partition in self.by_name.get(topic, {}).values() if config is not None else ():
             assert config is not None
             partition.configure(config)

@@ -92,6 +92,12 @@ class FollowedPartition(Readable):
     def fetched(self, replica: Replica, offset: int, log_start: int, broker_epoch: int) -> None:
         raise AssertionError(f"{replica.broker_id} at {offset}, {log_start}, {broker_epoch}: nobody follows a follower")
 
+    def holds_back(self, replica: Replica) -> bool:
+        raise AssertionError(f"{replica.broker_id}: nobody follows a follower")
+
+    def sent(self, size: int) -> None:
+        raise AssertionError(f"{size} bytes: nobody follows a follower")
+
     def read_replica(self, _rack: str, _listener: str, _offset: int) -> int:
         return READ_FROM_LEADER  # whoever reads here was sent, or asked for it
 

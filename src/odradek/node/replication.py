@@ -72,7 +72,7 @@ class Source:
     def __init__(self, replication: "Replication", leader_id: int, number: int) -> None:
         self.replication = replication
         self.leader_id = leader_id
-        self.fetcher = Fetcher(replication.node_id, replication.settings)
+        self.fetcher = Fetcher(replication.node_id, replication.settings, replication.quota)
         self.client_id = f"broker-{replication.node_id}-fetcher-{number}"
         self.channel: Channel | None = None
         self.wanted = asyncio.Event()  # something to fetch was added since the last request was built
@@ -145,7 +145,7 @@ class Source:
         try:
             match step.action:
                 case Action.APPEND:
-                    replication.append(log, work.answer.records)
+                    replication.append(follower, log, work.answer.records)
                     replication.take_watermarks(follower, log, work.answer)
                 case Action.TAKE_WATERMARKS:
                     replication.take_watermarks(follower, log, work.answer)
@@ -223,6 +223,7 @@ class Replication:
         self.settings = settings
         self.fetchers = fetchers
         self.timeout_ms = settings.wait_max_ms + timeout_ms
+        self.quota = partitions.quotas.follower
         self.now_ms = partitions.monotonic_ms
         self.sources: dict[tuple[int, int], Source] = {}
         self.followers: dict[TopicIdPartition, tuple[Follower, Source]] = {}
@@ -269,9 +270,10 @@ class Replication:
             partition = self.read[key] = FollowedPartition(self.partitions, self.logs[known[0]], known[0])
         return partition
 
-    def append(self, log: Log, records: memoryview | bytes | None) -> None:
+    def append(self, follower: Follower, log: Log, records: memoryview | bytes | None) -> None:
         if records:
             log.append_as_follower(records, now_ms=self.partitions.now_ms())
+            self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
             self.partitions.flush_rolled(log)
 
     def take_watermarks(self, follower: Follower, log: Log, answer: FetchResponse.PartitionData) -> None:

@@ -7,6 +7,7 @@ from odradek.core.partition.fetch_client import FetchClient
 from odradek.core.partition.fetch_sessions import EPOCH_MAX, Interest, Sessions
 from odradek.core.partition.fetcher import Fetcher, FetcherSettings, fetcher_id
 from odradek.core.partition.follower import RETRY_MS_MIN, Action, Follower
+from odradek.core.partition.replication_quota import ReplicationQuota
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchRequest, FetchResponse
 from tests.core.partition.following import ListedLog, Record
@@ -300,19 +301,12 @@ def test_a_session_error_is_no_reason_to_wait() -> None:
     assert fetcher.request(55, 0) is None
 
 
-class Quota:
-    def __init__(self) -> None:
-        self.is_used_up = True
-
-    def is_throttled(self, topic: str, index: int) -> bool:
-        return topic in ("t1", "t2")
-
-    def is_exceeded(self) -> bool:
-        return self.is_used_up
-
-
 def test_a_throttled_replica_is_left_out_while_the_quota_is_used_up_unless_it_is_in_sync() -> None:
-    quota = Quota()
+    quota = ReplicationQuota(2, 11, 1000)
+    quota.bytes_per_second_max = 1000
+    for topic in ("t1", "t2"):
+        quota.throttle(topic, ("0:2",))
+    quota.copied("t1", 0, 3000, 0)
     leader, fetcher = Leaders(), Fetcher(2, FetcherSettings(), quota)
     followers = [follower_of(number) for number in (1, 2, 3)]
     followers[0].lag = 0
@@ -322,5 +316,6 @@ def test_a_throttled_replica_is_left_out_while_the_quota_is_used_up_unless_it_is
     assert named(request) == [(topic_id(1), 0), (topic_id(3), 0)]
     assert request is not None
     fetcher.answered(leader.answer(request), 0)
-    quota.is_used_up = False
-    assert (topic_id(2), 0) in named(fetcher.request(55, 0))
+    assert (topic_id(2), 0) not in named(fetcher.request(55, 2999))
+    fetcher.given_up()
+    assert (topic_id(2), 0) in named(fetcher.request(55, 3000))

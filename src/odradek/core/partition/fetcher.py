@@ -10,24 +10,17 @@ Invariants
  3. Each step of an answer is taken, and `changed` is called for its partition, before the next request is built.
 """
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from odradek.core.groups.partitioning import SIGN_BIT, UINT32, java_hash
 from odradek.core.partition.fetch_client import FetchClient, answers
 from odradek.core.partition.follower import Action, Follower, Step
 from odradek.core.partition.replica import TopicIdPartition
+from odradek.core.partition.replication_quota import ReplicationQuota
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchRequest, FetchResponse
 
 SESSION_ERRORS: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
-
-
-class ReplicationQuota(Protocol):
-    """`follower.replication.throttled.rate`, and the replicas that it holds for. None is handed in where nothing is throttled."""
-
-    def is_throttled(self, topic: str, index: int) -> bool: ...
-
-    def is_exceeded(self) -> bool: ...
 
 
 class FetcherSettings(NamedTuple):
@@ -90,7 +83,7 @@ class Fetcher:
         """What to send now; None when no partition is to be fetched: then there may be one after `pause_ms`, or when one is
         added. Nothing is waited for longer than until a partition is to be tried again."""
         looked_at = {**self.held, **self.moved}
-        if self.quota is not None:
+        if self.quota is not None and self.quota.throttled:
             looked_at |= {key: None for key, follower in self.followers.items() if not follower.is_in_sync}
         self.moved, self.held = {}, {}
         for key in looked_at:
@@ -111,18 +104,16 @@ class Fetcher:
         return min([delay for delay in delays if delay > 0] + [self.settings.wait_max_ms])
 
     def _look_at(self, key: TopicIdPartition, follower: Follower, now_ms: int) -> None:
-        if follower.is_ready(now_ms) and not self._is_throttled(follower):
+        if follower.is_ready(now_ms) and not self._is_throttled(follower, now_ms):
             self.client.want(key, follower.wanted(self.settings.max_bytes))
             return
         self.client.forget(key)
         if not follower.is_failed:
             self.held[key] = None
 
-    def _is_throttled(self, follower: Follower) -> bool:
+    def _is_throttled(self, follower: Follower, now_ms: int) -> bool:
         quota = self.quota
-        if quota is None or follower.is_in_sync:
-            return False
-        return quota.is_throttled(follower.topic, follower.index) and quota.is_exceeded()
+        return quota is not None and not follower.is_in_sync and quota.holds_back(follower.topic, follower.index, now_ms)
 
     def answered(self, response: FetchResponse, now_ms: int) -> list[Work]:
         """What an answer asks for, partition by partition."""
