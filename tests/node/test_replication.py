@@ -1,19 +1,96 @@
-"""A fetcher of a follower, against a leader that has nothing new and holds requests back."""
+"""A fetcher of a follower, against a leader that holds requests back, or has another log."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from odradek.core.metadata.brokers import Endpoint
 from odradek.core.partition.fetcher import FetcherSettings
-from odradek.node.replication import Replication, Source
-from odradek.wire.frames import decode_request
-from odradek.wire.messages import FetchRequest
+from odradek.core.partition.follower import Follower
+from odradek.log.log import Log
+from odradek.node.replication import EARLIEST, Replication, Source
+from odradek.wire.errors import ErrorCode
+from odradek.wire.frames import decode_request, encode_response
+from odradek.wire.message import Message
+from odradek.wire.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from tests.core.partition.test_fetcher import follower_of, named, topic_id
 from tests.node.inside import until
 from tests.node.test_peers import Reader, Writer, other_side
 
 HELD_BACK_MS = 600_000
+
+
+def replication_from(port: int, logs: dict[Follower, Log]) -> Replication:
+    replication = SimpleNamespace(
+        node_id=2,
+        settings=FetcherSettings(wait_max_ms=HELD_BACK_MS),
+        timeout_ms=HELD_BACK_MS,
+        broker_epoch=lambda: 55,
+        now_ms=lambda: 0,
+        endpoint_of=lambda _: Endpoint("127.0.0.1", port, 0),
+        partitions=SimpleNamespace(now_ms=lambda: 0),
+        quota=None,
+        logs=logs,
+    )
+    return cast("Replication", replication)
+
+
+class CutLog:
+    """Remembers to where it was cut."""
+
+    def __init__(self) -> None:
+        self.folder, self.end_offset = "t1-0", 2
+        self.cuts: list[int] = []
+
+    def truncate_to(self, offset: int, _: int) -> None:
+        self.cuts.append(offset)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_log_is_not_cut_for_a_leader_that_is_no_longer_followed_when_it_answers(is_stopped: bool) -> None:
+    async def story() -> None:
+        follower, log = follower_of(1), CutLog()
+        logs = {follower: cast("Log", log)}
+        asked: list[Message] = []
+
+        async def begin_earlier(reader: Reader, writer: Writer) -> None:
+            """The leader's log ends at 1, before the follower's."""
+            while frame := await reader.read(4):
+                header, request = decode_request(await reader.readexactly(int.from_bytes(frame, "big")))
+                asked.append(request)
+                if is_stopped and isinstance(request, ListOffsetsRequest):
+                    logs.pop(follower, None)
+                answer = answer_to(request)
+                if answer is not None:
+                    writer.writelines(encode_response(answer, header.request_api_version, header.correlation_id))  # type: ignore[arg-type]
+
+        async with other_side(begin_earlier) as port:
+            source = Source(replication_from(port, logs), 9, 0)
+            source.add(follower)
+            await until(lambda: sum(isinstance(request, FetchRequest) for request in asked) == 2)
+            await source.close()
+        assert log.cuts == ([] if is_stopped else [1])
+
+    asyncio.run(story())
+
+
+def answer_to(request: Message) -> Message | None:
+    """The first fetch is out of range; the next is held back."""
+    if isinstance(request, ListOffsetsRequest):
+        found = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=0 if is_earliest(request) else 1)
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t1", partitions=[found])])
+    assert isinstance(request, FetchRequest)
+    if request.session_epoch:
+        return None
+    refused = FetchResponse.PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    topic = FetchResponse.FetchableTopicResponse(topic_id=topic_id(1), partitions=[refused])
+    return FetchResponse(session_id=7, responses=[topic])
+
+
+def is_earliest(request: ListOffsetsRequest) -> bool:
+    return request.topics[0].partitions[0].timestamp == EARLIEST
 
 
 def test_a_partition_that_is_added_does_not_wait_for_a_request_that_is_held_back() -> None:
@@ -27,15 +104,7 @@ def test_a_partition_that_is_added_does_not_wait_for_a_request_that_is_held_back
             asked.append(request)
 
         async with other_side(hold_back) as port:
-            replication = SimpleNamespace(
-                node_id=2,
-                settings=FetcherSettings(wait_max_ms=HELD_BACK_MS),
-                timeout_ms=HELD_BACK_MS,
-                broker_epoch=lambda: 55,
-                now_ms=lambda: 0,
-                endpoint_of=lambda _: Endpoint("127.0.0.1", port, 0),
-            )
-            source = Source(cast("Replication", replication), 9, 0)
+            source = Source(replication_from(port, {}), 9, 0)
             source.add(follower_of(1))
             await until(lambda: len(asked) == 1)
             source.add(follower_of(2))

@@ -150,7 +150,9 @@ class Source:
                 case Action.TAKE_WATERMARKS:
                     replication.take_watermarks(follower, log, work.answer)
                 case Action.ASK_OFFSETS:
-                    self._move(log, await self._told(follower))
+                    told = await self._told(follower)
+                    if follower in replication.logs:  # not stopped meanwhile: this node may lead the partition by now
+                        self._move(log, told)
                 case _:
                     self._move(log, step)
         except (DiskFull, ProtocolError, Refused) as error:
