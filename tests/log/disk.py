@@ -305,10 +305,13 @@ class SimDisk:
         self._is_off = True
         return PowerLost(f"at step {len(self.steps) - 1}, {self.steps[-1]}")
 
+    def fail(self, error: OSError) -> DiskFailed:
+        self.failure = self.failure or error
+        return DiskFailed(*error.args)
+
     def fail_if_told(self, path: str) -> None:
         if self._fails_sync(path):
-            self.failure = OSError(errno.EIO, "the sync failed", path)
-            raise DiskFailed(*self.failure.args)
+            raise self.fail(OSError(errno.EIO, "the sync failed", path))
 
     def take_room(self, size: int) -> None:
         if self.room is not None:

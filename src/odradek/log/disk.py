@@ -4,8 +4,9 @@ One `Disk` stands for one log folder. `RealDisk` is the operating system's; the 
 not synced, tears writes, fills up and fails. Nothing is buffered above the operating system.
 
 Invariants
- 1. After a failed sync or read, or a write that could be neither finished nor undone, the disk has failed: every later
-    call raises `DiskFailed`. Nothing is retried: the kernel may have dropped the pages and marked them clean.
+ 1. After a failed sync or read, or a write that could be neither finished nor undone, or any other call that failed for another
+    reason than that there is no such file, or no room for it, the disk has failed: every later call raises `DiskFailed`.
+    Nothing is retried: the kernel may have dropped the pages and marked them clean.
  2. An append is there as a whole or not at all: what a full disk took is cut off again before `DiskFull` is raised.
  3. A file that somebody still reads stays open: its descriptor is closed when the last reference to the `File` is gone.
 """
@@ -25,6 +26,7 @@ from odradek.wire.varint import Buffer
 
 WRITE_BUFFERS_MAX = 1024  # IOV_MAX of Linux
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a limit on the size of files is one on room too
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)  # another moment there may be one: the disk is as sound as before
 WARM_BYTES = 1024 * 1024  # read in at once
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of Linux
 MAP_BYTES_MIN = 64 * 1024  # less is read: a process may have 65,530 maps, and a read of this size takes no longer
@@ -36,17 +38,6 @@ class DiskFailed(OSError):
 
 class DiskFull(OSError):
     """There was no room; nothing was written, and the next append may succeed."""
-
-
-@contextmanager
-def room_wanted(path: str) -> Iterator[None]:
-    """Says DiskFull where the operating system says that there is no room."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            raise DiskFull(error.errno, "no room on the disk", path) from error
-        raise
 
 
 class Cold(Exception):
@@ -105,12 +96,16 @@ class Disk(Protocol):
     failure: OSError | None
     is_hasty: bool  # for a moment, reads of files by the thread that made the disk do not wait for it
 
+    def fail(self, error: OSError) -> DiskFailed:
+        """Something that has to be there is not: the disk is not trusted any more."""
+        ...
+
     def open(self, path: str, *, create: bool = False) -> File:
-        """A file to read and append to; `create` makes it when it is missing."""
+        """A file to read and append to; `create` makes it when it is missing, else FileNotFoundError."""
         ...
 
     def map(self, path: str) -> Buffer:
-        """A whole file as read-only memory, read as it is touched."""
+        """A whole file as read-only memory, read as it is touched. FileNotFoundError when there is none."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -124,7 +119,7 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces what was there."""
+        """Atomic; replaces what was there. FileNotFoundError when there is nothing to rename."""
         ...
 
     def remove(self, path: str) -> None:
@@ -339,78 +334,87 @@ class RealDisk:
         self.failure = self.failure or error
         return DiskFailed(*error.args)
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:
+    @contextmanager
+    def _calling(self, path: str, *, passes: type[OSError] | None = None) -> Iterator[None]:
+        """Around a call of the operating system: what goes wrong is the disk's failure, unless it is what `passes`, there is
+        no room, or no descriptor."""
         self.check()
+        try:
+            yield
+        except OSError as error:
+            if passes is not None and isinstance(error, passes):
+                raise
+            if error.errno in NO_ROOM:
+                raise DiskFull(error.errno, "no room on the disk", path) from error
+            if error.errno in NO_DESCRIPTOR:
+                raise DiskFull(error.errno, error.strerror, path) from error
+            raise self.fail(error) from error
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with room_wanted(path):
+        with self._calling(path, passes=FileNotFoundError):
             return RealFile(self, path, os.open(path, flags, 0o644))
 
     def map(self, path: str) -> Buffer:
-        self.check()
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            size = os.fstat(fd).st_size
-            if size < MAP_BYTES_MIN:
-                return os.read(fd, size)
-            return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
-        finally:
-            os.close(fd)
+        with self._calling(path, passes=FileNotFoundError):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(fd).st_size
+                if size < MAP_BYTES_MIN:
+                    return os.read(fd, size)
+                return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+            finally:
+                os.close(fd)
 
     def read(self, path: str) -> bytes:
-        self.check()
-        with open(path, "rb") as file:
+        with self._calling(path, passes=FileNotFoundError), open(path, "rb") as file:
             return file.read()
 
     def names(self, folder: str) -> list[tuple[str, int]]:
-        self.check()
         found = []
-        with os.scandir(folder) as entries:
+        with self._calling(folder), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed just now, or a link that leads nowhere
                     found.append((entry.name, -1 if entry.is_dir() else entry.stat().st_size))
         return sorted(found)
 
     def modified_ms(self, path: str) -> int:
-        self.check()
-        return os.stat(path).st_mtime_ns // 1_000_000
+        with self._calling(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
 
     def rename(self, old: str, new: str) -> None:
-        self.check()
-        with room_wanted(new):  # a longer name may need another block of the folder
+        with self._calling(new, passes=FileNotFoundError):  # a longer name may need another block of the folder
             os.rename(old, new)
 
     def remove(self, path: str) -> None:
-        self.check()
-        with suppress(FileNotFoundError):
+        with self._calling(path), suppress(FileNotFoundError):
             os.unlink(path)
 
     def make_folder(self, path: str) -> None:
-        self.check()
-        with room_wanted(path):
+        with self._calling(path):
             os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        self.check()
-        shutil.rmtree(path)
+        with self._calling(path):
+            shutil.rmtree(path)
 
     def sync_folder(self, path: str) -> None:
-        self.check()
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            raise self.fail(error) from error
-        finally:
-            os.close(fd)
+        with self._calling(path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                raise self.fail(error) from error
+            finally:
+                os.close(fd)
 
     def space(self, path: str) -> tuple[int, int]:
-        self.check()
-        volume = os.statvfs(path)
+        with self._calling(path):
+            volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
     def reserve(self, path: str, size: int) -> None:
-        self.check()
-        with room_wanted(path):
+        with self._calling(path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 os.posix_fallocate(fd, 0, size)
@@ -421,12 +425,11 @@ class RealDisk:
                 os.close(fd)
 
     def lock(self, path: str) -> RealLock:
-        self.check()
-        with room_wanted(path):
+        with self._calling(path, passes=BlockingIOError):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            raise
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(fd)
+                raise
         return RealLock(fd)

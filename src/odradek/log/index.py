@@ -55,7 +55,10 @@ class Index:
     def data(self) -> Buffer:
         """The entries, read when they are first asked for."""
         if self._data is None:
-            self._data = self.disk.map(self.path)
+            try:
+                self._data = self.disk.map(self.path)
+            except FileNotFoundError as error:
+                raise CorruptIndex(f"{self.path} is gone") from error
             self._saved = len(self._data)
             self._check(self._data)
         return self._data

@@ -116,7 +116,10 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self.disk.open(self.path(FileKind.LOG))
+            try:
+                self._file = self.disk.open(self.path(FileKind.LOG))
+            except FileNotFoundError as error:  # somebody else has removed it
+                raise self.disk.fail(error) from error
         return self._file
 
     # -- what is in it
@@ -487,8 +490,9 @@ class Segment:
             old = self.path(kind)
             try:
                 self.disk.rename(old, f"{self.folder}/{file_name(self.base_offset, kind, state)}")
-            except FileNotFoundError:
-                assert kind is not FileKind.LOG, f"{old} is gone"
+            except FileNotFoundError as error:
+                if kind is FileKind.LOG:
+                    raise self.disk.fail(error) from error
         self.state = state
         self._file = None  # its path is the old one; readers keep what they hold
         self.index.path = self.path(FileKind.INDEX)

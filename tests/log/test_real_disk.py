@@ -1,0 +1,88 @@
+"""What the operating system says goes wrong, and what the disk makes of it: its failure, no room, or a file that is not there."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.log.config import LogConfig
+from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
+from odradek.log.loading import open_log
+
+Call = Callable[[Disk, str], object]
+
+CALLS: dict[str, tuple[str, Call]] = {
+    "open": ("open", lambda disk, path: disk.open(path, create=True)),
+    "map": ("open", lambda disk, path: disk.map(path)),
+    "names": ("scandir", lambda disk, path: disk.names(os.path.dirname(path))),
+    "modified_ms": ("stat", lambda disk, path: disk.modified_ms(path)),
+    "rename": ("rename", lambda disk, path: disk.rename(path, path + ".new")),
+    "remove": ("unlink", lambda disk, path: disk.remove(path)),
+    "make_folder": ("makedirs", lambda disk, path: disk.make_folder(path + ".folder")),
+    "sync_folder": ("fsync", lambda disk, path: disk.sync_folder(os.path.dirname(path))),
+    "space": ("statvfs", lambda disk, path: disk.space(path)),
+    "lock": ("open", lambda disk, path: disk.lock(path + ".lock")),
+}
+
+
+def raising(number: int) -> Callable[..., object]:
+    def call(*_: object, **__: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "file"
+    file.write_bytes(b"content")
+    return str(file)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_fails_ends_the_disk(path: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, call = CALLS[name]
+    disk = RealDisk()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, raising(errno.EIO))
+        with pytest.raises(DiskFailed):
+            call(disk, path)
+    assert disk.failure is not None
+    with pytest.raises(DiskFailed):  # also when the operating system would be willing again
+        call(disk, path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_neither_want_of_room_nor_of_descriptors_ends_the_disk(path: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", raising(number))
+        with pytest.raises(DiskFull):
+            disk.open(path)
+    assert disk.open(path).size == len(b"content")
+
+
+def test_a_file_that_is_not_there_ends_no_disk(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "nothing")
+    calls: list[Call] = [
+        lambda disk, path: disk.open(path),
+        lambda disk, path: disk.read(path),
+        lambda disk, path: disk.map(path),
+        lambda disk, path: disk.rename(path, path + ".new"),
+    ]
+    for call in calls:
+        with pytest.raises(FileNotFoundError):
+            call(disk, path)
+    assert disk.failure is None
+
+
+def test_a_segment_that_somebody_removed_ends_the_disk(tmp_path: Path) -> None:
+    disk = RealDisk()
+    log = open_log(disk, str(tmp_path), LogConfig(), now_ms=0, clean=True)
+    log.active.release()
+    (tmp_path / f"{0:020d}.log").unlink()
+    with pytest.raises(DiskFailed):
+        log.active.file.read(0, 1)
+    assert disk.failure is not None
