@@ -89,9 +89,17 @@ class Broker:
         return done.stdout.decode()
 
     def start(self) -> None:
+        self.spawn()
+        self.listens()
+
+    def spawn(self) -> None:
         assert self.process is None
         with open(self.folder / "server.log", "ab") as output:
             self.process = subprocess.Popen(self._command(), stdout=output, stderr=output)
+
+    def listens(self) -> None:
+        """Waits until it does."""
+        assert self.process is not None
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.output()

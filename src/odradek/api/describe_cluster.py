@@ -30,7 +30,9 @@ def handle(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResp
     return DescribeClusterResponse(
         endpoint_type=served,
         cluster_id=ctx.node.cluster_id,
-        controller_id=ctx.node.node_id if served == CONTROLLERS else next((each.broker_id for each in answers), -1),
+        controller_id=ctx.node.controller.status().leader_id
+        if served == CONTROLLERS
+        else next((each.broker_id for each in answers), -1),
         brokers=answers,
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR,
     )

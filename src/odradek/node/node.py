@@ -211,6 +211,9 @@ class Node:
         if unserved := self._unserved_features():
             logger.warning("features of this folder that are not served yet: %s", ", ".join(unserved))
         self._apply_config()
+        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
+        if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
+            self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
     def _unserved_features(self) -> list[str]:
         return sorted(name for name, level in self.image.features.items() if level and name not in SERVED)
@@ -267,9 +270,6 @@ class Node:
         )
         await self._join()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
-        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
-        if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
-            self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 
     async def _join(self) -> None:
         """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""
@@ -466,6 +466,8 @@ class Node:
                 listener.stop_accepting()
         if self.config.is_broker:
             await self._close_broker()
+        for stop in self.stops:
+            stop()
         for listener in self.listeners:
             listener.stop_accepting()
             listener.close()
@@ -485,8 +487,6 @@ class Node:
             logger.error("the stop is not in the metadata: no controller has answered in time")
         await self.lifecycle.close()
         await self.followed()
-        for stop in self.stops:
-            stop()
         self.groups.close()
         for listener in self.listeners:
             if not listener.is_controller:
