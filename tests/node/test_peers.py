@@ -126,6 +126,46 @@ def test_a_connection_that_the_other_side_closes_is_known_at_once(is_waiting: bo
     asyncio.run(story())
 
 
+class ClosedTooSoon(Channel):
+    """Is closed in the turn in which the versions came, as when its time was over just then."""
+
+    def _take(self) -> None:
+        super()._take()
+        if self._filled == 0:
+            self.close()
+
+
+def test_a_connection_that_is_closed_right_after_it_was_made_is_no_connection() -> None:
+    async def story() -> None:
+        async def listen(_: Reader, __: Writer) -> None:
+            return
+
+        async with other_side(listen) as port:
+            with pytest.raises(Unreachable, match="closed"):
+                await ClosedTooSoon("127.0.0.1", port, "test").ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("timeout_ms", [50, TIMEOUT_MS])
+def test_a_request_that_nobody_reads_is_given_up(timeout_ms: int) -> None:
+    """In time, or when the other side closes the connection: whatever of it is still to be sent."""
+
+    async def story() -> None:
+        async def ignore(_: Reader, writer: Writer) -> None:
+            if timeout_ms == TIMEOUT_MS:
+                writer.transport.abort()
+
+        async with other_side(ignore) as port:
+            large = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="x" * 32_000)] * 1_000)
+            peer = channel(port)
+            with pytest.raises(Unreachable):
+                await peer.ask(large, MetadataResponse, timeout_ms)
+            assert not peer.is_connected
+
+    asyncio.run(story())
+
+
 def test_an_answer_that_is_late_is_not_taken_for_the_next() -> None:
     async def story() -> None:
         asked = 0

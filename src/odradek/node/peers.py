@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable
 from importlib.metadata import version as version_of
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, ProtocolError
@@ -118,14 +118,15 @@ class Channel:
         self.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
 
     async def _ask(self, request: Message, version: int, response: type[Answer], deadline: float) -> Answer:
-        assert self._socket is not None
+        if self._socket is None:  # since the versions came
+            raise Unreachable(f"the connection to {self} was closed meanwhile")
         assert self._answer is None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._answer = answer = self.loop.create_future()
         timer = self.loop.call_at(deadline, self._lose, f"{self} does not answer in time")
         try:
             buffers = encode_request(request, version, self._correlation_id, self.client_id)
-            await self.loop.sock_sendall(self._socket, b"".join(buffers))  # type: ignore[arg-type]
+            await self._send(self._socket, b"".join(buffers), answer)  # type: ignore[arg-type]
             correlation_id, decoded = decode_response(response, await answer, version)
             if correlation_id != self._correlation_id:
                 raise ProtocolError("an answer to another request", "correlation_id", 0)
@@ -141,6 +142,26 @@ class Channel:
             self._answer = None
             if answer.done() and not answer.cancelled():
                 answer.exception()  # has been seen, also when sending failed first
+
+    async def _send(self, connected: socket.socket, data: bytes, answer: "asyncio.Future[memoryview]") -> None:
+        """Until all of it is sent, or the connection is lost."""
+        try:
+            sent = connected.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent == len(data):
+            return
+        sending = self.loop.create_task(self.loop.sock_sendall(connected, memoryview(data)[sent:]))
+        both: list[asyncio.Future[Any]] = [sending, answer]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+            else:
+                answer.result()  # which says why it was lost
+                raise ProtocolError("an answer to what was not sent yet", "correlation_id", 0)
+        finally:
+            sending.cancel()
 
     # -- what comes
 
@@ -196,6 +217,7 @@ class Channel:
     def close(self) -> None:
         if self._socket is not None:
             self.loop.remove_reader(self._socket.fileno())
+            self.loop.remove_writer(self._socket.fileno())  # of a request that is being sent: the number is another's soon
             self._socket.close()
             self._socket = None
         if self._answer is not None and not self._answer.done():
