@@ -162,3 +162,53 @@ class SlowDisk(RealDisk):
         self.check()
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return SlowFile(self, path, os.open(path, flags, 0o644))
+
+
+class Fault:
+    """What fails from now on: calls (append, sync, read) on files whose paths have something in them."""
+
+    def __init__(self) -> None:
+        self.calls: tuple[str, ...] = ()
+        self.part = ""
+
+    def begin(self, part: str, *calls: str) -> None:
+        self.calls, self.part = calls, part
+
+    def concerns(self, call: str, path: str) -> bool:
+        return call in self.calls and self.part in path
+
+
+class FailingFile(RealFile):
+    __slots__ = ()
+    disk: "FailingDisk"
+
+    def _check(self, call: str) -> None:
+        if self.disk.fault.concerns(call, self.path):
+            raise self.disk.fail(OSError(errno.EIO, os.strerror(errno.EIO), self.path))
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._check("append")
+        return super().append(buffers)
+
+    def sync(self) -> None:
+        self._check("sync")
+        super().sync()
+
+    def read_now(self, position: int, into: bytearray | memoryview) -> bool:
+        self._check("read")
+        return super().read_now(position, into)
+
+    def _read(self, position: int, length: int) -> bytes:
+        self._check("read")
+        return super()._read(position, length)
+
+
+class FailingDisk(RealDisk):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__()
+        self.fault = fault
+
+    def open(self, path: str, *, create: bool = False) -> FailingFile:
+        self.check()
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return FailingFile(self, path, os.open(path, flags, 0o644))

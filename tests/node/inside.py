@@ -66,6 +66,8 @@ async def running(node: Node) -> AsyncIterator[Node]:
     finally:
         if not node.stopped.done():
             await node.close()
+        for listener in node.listeners:
+            listener.close()
 
 
 def port_of(node: Node) -> int:

@@ -176,8 +176,8 @@ def test_a_topic_that_is_deleted_while_it_is_written(tmp_path: Path) -> None:
         request = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=10_000)
         assert not (await scene.three.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code
         scene.gate.open()
-        assert await scene.one.produced() in (OK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        assert await scene.two.produced() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await scene.one.produced() in (OK, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert await scene.two.produced() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await scene.three.create("slow") == OK
         assert await scene.three.produce("slow", b"anew") == OK
         assert await scene.three.fetch("slow") == [b"anew"]

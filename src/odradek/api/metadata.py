@@ -110,9 +110,13 @@ def partition(index: int, state: Partition, image: MetadataImage, listener: str,
 
 
 def offline(state: Partition, image: MetadataImage) -> list[int]:
-    """The replicas that nobody can reach."""
-    brokers = image.brokers
-    return [replica for replica in state.replicas if (broker := brokers.get(replica)) is None or broker.fenced]
+    """The replicas that nobody can reach: their brokers are gone, or their folders have failed."""
+    found = []
+    for replica, directory in zip(state.replicas, state.directories, strict=True):
+        broker = image.brokers.get(replica)
+        if broker is None or broker.fenced or not broker.has_online(directory):
+            found.append(replica)
+    return found
 
 
 def reachable(image: MetadataImage, listener: str) -> list[tuple[Broker, Endpoint]]:

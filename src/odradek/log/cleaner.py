@@ -151,12 +151,12 @@ class Cleaner:
 
     def fail(self, partition: TopicPartition, reason: str) -> None:
         """The log cannot be cleaned: it is damaged, or the disk is."""
-        self.running.pop(partition)
+        self.running.pop(partition, None)
         self.set_aside[partition] = reason
 
     def postpone(self, partition: TopicPartition) -> None:
         """There was no room for the result; the log is as it was."""
-        self.running.pop(partition)
+        self.running.pop(partition, None)
 
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""

@@ -77,6 +77,18 @@ class LogFolder:
             self.lock.release()
             raise
 
+    @property
+    def directory_id(self) -> bytes | None:
+        """What the metadata calls it."""
+        return None if self.meta is None or self.meta.directory_id is None else self.meta.directory_id.bytes
+
+    def give_up(self) -> None:
+        """Its disk has failed: lets go of it, so that a person can look at it. Nothing is left of it here but a name."""
+        self.logs.clear()
+        self.futures.clear()
+        self.deletions.clear()
+        self.lock.release()
+
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
@@ -212,6 +224,8 @@ class LogFolder:
                 self.disk.rename(log.folder, path)
             except DiskFull:
                 self.disk.remove_folder(log.folder)  # this makes room, and who reads has its files open
+                continue
+            except FileNotFoundError:  # somebody was faster
                 continue
             self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
         self.disk.sync_folder(self.path)

@@ -18,7 +18,7 @@ from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.config import INT64_MAX
-from odradek.log.disk import DiskFull, RealDisk, replace_files
+from odradek.log.disk import DiskFailed, DiskFull, RealDisk, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
@@ -83,9 +83,7 @@ class Background:
 
     def look_for_failures(self) -> None:
         """A disk may fail where nobody is told, as when an answer is sent from a file."""
-        for folder in self.partitions.folders:
-            if folder.disk.failure is not None:
-                self.partitions.failed(folder.disk.failure)
+        self.partitions.look_for_failures()
 
     def look_for_room(self) -> None:
         """Makes what there was no room for: the reserve of the metadata, and new logs."""
@@ -112,6 +110,9 @@ class Background:
                 removals = folder.expire(self.now_ms())
             except DiskFull as full:
                 logger.error("%s: retention has to wait until there is room: %s", folder.path, full)
+                continue
+            except DiskFailed as error:
+                self.partitions.failed(error)
                 continue
             if removals:
                 self.partitions.spawn(self._remove(folder, removals))
@@ -154,13 +155,20 @@ class Background:
         self.clean()
 
     def clean(self) -> None:
-        for folder, cleaner in self.cleaners.items():
+        for folder in self.partitions.folders:
             if folder not in self.cleaning:
+                cleaner = self.cleaners[folder]
                 task = self.partitions.loop.create_task(self._clean(folder, cleaner))
                 self.cleaning[folder] = task
                 task.add_done_callback(lambda _, folder=folder: self.cleaning.pop(folder))  # type: ignore[misc]
 
     async def _clean(self, folder: LogFolder, cleaner: Cleaner) -> None:
+        try:
+            await self._compact(folder, cleaner)
+        except DiskFailed as error:  # in that process it was another disk, of the same folder
+            self.partitions.failed(folder.disk.fail(error))
+
+    async def _compact(self, folder: LogFolder, cleaner: Cleaner) -> None:
         """Compacts the logs of a folder that are worth it, in a process that ends afterwards."""
         found = cleaner.next_job(self.now_ms())
         if found is None:
@@ -175,15 +183,16 @@ class Background:
                 try:
                     run = self.partitions.loop.run_in_executor(process, compact_elsewhere, job, bytes_per_second)
                     outcome = await run
+                    await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
                 except DiskFull as full:
                     cleaner.postpone(partition)
                     logger.error("%s: compaction has to wait until there is room: %s", folder.path, full)
                     return
+                except DiskFailed:
+                    raise
                 except (OSError, ProtocolError, BrokenProcessPool) as error:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
-                else:
-                    await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
                 found = cleaner.next_job(self.now_ms())
 
     async def _finish(self, folder: LogFolder, steps: Iterator[Callable[[], None]]) -> None:

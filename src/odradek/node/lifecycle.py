@@ -9,6 +9,8 @@ Invariants
  2. The session is told of every answered heartbeat, by when it was sent. One that had ended goes on only when the broker knows
     all that was committed meanwhile.
  3. Nothing here decides who leads: that is in the metadata, which the broker follows.
+ 4. Every heartbeat names all folders that have failed since the registration. One of which no controller hears in time ends the
+    node: then its partitions get other leaders too.
 """
 
 import asyncio
@@ -51,22 +53,26 @@ class Lifecycle:
         metadata_offset: Callable[[], int],
         session: BrokerSession,
         on_certain: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
         *,
         heartbeat_interval_ms: int,
         session_timeout_ms: int,
         registration_timeout_ms: int,
+        log_dir_failure_timeout_ms: int,
     ) -> None:
         self.link = link
         self.registration = registration
         self.metadata_offset = metadata_offset
         self.session = session
         self.on_certain = on_certain
+        self.on_failure = on_failure
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.session_timeout_ms = session_timeout_ms
         self.registration_timeout_ms = registration_timeout_ms
+        self.log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
         self.loop = asyncio.get_running_loop()
         self._answered_s = self.loop.time()
-        self.offline_log_dirs: list[bytes] = []
+        self.offline_log_dirs: dict[bytes, bool] = {}  # since the registration, and whether the controller knows
         self.wants_fence = True
         self.wants_shut_down = False
         self._now = asyncio.Event()  # a heartbeat is wanted before its time
@@ -114,8 +120,17 @@ class Lifecycle:
     # -- living
 
     def log_dir_failed(self, directory_id: bytes) -> None:
-        self.offline_log_dirs.append(directory_id)
+        """A folder of the registration has failed. As long as the controller does not know, nobody leads what is in it."""
+        self.offline_log_dirs[directory_id] = False
         self._now.set()
+        self.loop.call_later(self.log_dir_failure_timeout_ms / 1000, self._check_told, directory_id)
+
+    def _check_told(self, directory_id: bytes) -> None:
+        if not self.offline_log_dirs[directory_id]:
+            waited_ms = self.log_dir_failure_timeout_ms
+            self.on_failure(
+                TimeoutError(f"no controller took notice of a failed folder in log.dir.failure.timeout.ms={waited_ms}")
+            )
 
     async def _beat(self) -> None:
         pause_ms = RETRY_MS_MIN
@@ -151,6 +166,7 @@ class Lifecycle:
             logger.warning("a heartbeat was answered with %s", ErrorCode(answer.error_code).name)
             return False
         self._answered_s = self.loop.time()
+        self.offline_log_dirs |= dict.fromkeys(request.offline_log_dirs, True)
         if answer.is_fenced:
             self.session.fenced()
         else:

@@ -3,7 +3,8 @@
 Invariants
  1. Ports are taken before anything is written, folders are locked before they are read, and clients are let in last.
  2. The committed image is the only metadata that APIs see; partitions and groups follow it, one change after the other.
- 3. A clean stop leaves the mark of one. A disk that failed ends the process without it.
+ 3. A clean stop leaves the mark of one. The disk of the metadata, or the last one, ends the process without it when it fails;
+    without any other the node goes on.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 
 from odradek.api.api_versions import advertised, unsupported
 from odradek.api.context import Context
-from odradek.api.services import LogDir, Replica
+from odradek.api.services import LogDir
 from odradek.api.table import handlers
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.config.topic import TopicConfig, check_topic, topic_config
@@ -44,7 +45,7 @@ from odradek.node.controller import ControllerHost
 from odradek.node.controller_link import ControllerLink
 from odradek.node.creation import create_on_demand, described
 from odradek.node.errors import StartFailed
-from odradek.node.folders import Folders, open_folders
+from odradek.node.folders import Folders, log_dir, open_folders, open_log_folders
 from odradek.node.format import read_bootstrap
 from odradek.node.groups import CONSUMER_OFFSETS, Groups
 from odradek.node.lifecycle import Lifecycle
@@ -95,6 +96,7 @@ class Node:
         self.static_config = self.config = config
         self.reserve_bytes = reserve_bytes
         self.node_id = config.node_id
+        self.log_dir_paths = [os.path.abspath(path) for path in config.log_dirs]
         self.new_disk = new_disk
         self.now_ms = wall_clock_ms
         self.loop = asyncio.get_running_loop()
@@ -222,19 +224,9 @@ class Node:
         check_topic(self.config, overrides, {})
 
     async def _start_broker(self, folders: Folders) -> None:
-        log_folders = [
-            LogFolder(
-                folder.disk,
-                folder.path,
-                lambda topic: log_config(self.topic_config(topic)),
-                now_ms=self.now_ms(),
-                jitter=lambda below: random.randrange(below) if below > 0 else 0,
-                unique_id=lambda: uuid.uuid4().hex,
-                lock=folder.lock,
-            )
-            for folder in folders.folders
-            if folder.path in map(os.path.abspath, self.config.log_dirs)
-        ]
+        log_folders = open_log_folders(
+            folders, self.log_dir_paths, lambda topic: log_config(self.topic_config(topic)), self.now_ms()
+        )
         is_alone = self.quorum.voters.ids == [self.node_id]
         self.session = BrokerSession.alone() if is_alone else BrokerSession(self.config.integer("broker.session.timeout.ms"))
         self.partitions = Partitions(
@@ -243,9 +235,10 @@ class Node:
             self.image,
             self.topic_config,
             self.now_ms,
-            self.fail,
+            self._folder_failed,
             self.session,
             self.config.integer("replica.lag.time.max.ms"),
+            offline_folders=folders.offline,
         )
         self.partitions.quotas = ReplicationQuotas(self.node_id, self.config)
         self.partitions.replication = Replication(
@@ -264,9 +257,11 @@ class Node:
             lambda: self.followed_offset if self.is_following else self.image.offset,
             self.session,
             self.partitions.advance,
+            self.fail,
             heartbeat_interval_ms=self.config.integer("broker.heartbeat.interval.ms"),
             session_timeout_ms=self.config.integer("broker.session.timeout.ms"),
             registration_timeout_ms=self.config.integer("initial.broker.registration.timeout.ms"),
+            log_dir_failure_timeout_ms=self.config.integer("log.dir.failure.timeout.ms"),
         )
         await self._join()
         self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
@@ -294,9 +289,10 @@ class Node:
         lag_ms = self.config.integer("replica.lag.time.max.ms")
         self.timers.every(lag_ms // 2, self.partitions.tick)
         timeout_ms = self.config.integer("request.timeout.ms")
-        self.isr_sender = self.loop.create_task(
-            self.partitions.send_isr_changes(self.link, lambda: self.session.broker_epoch, timeout_ms)
-        )
+        self.senders = [
+            self.loop.create_task(send(self.link, lambda: self.session.broker_epoch, timeout_ms))
+            for send in (self.partitions.send_isr_changes, self.partitions.directories.send)
+        ]
         await self.lifecycle.unfence()
         await self.followed()
 
@@ -316,7 +312,7 @@ class Node:
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
             rack=self.config.text_or_none("broker.rack"),
-            log_dirs=[folder.meta.directory_id.bytes for folder in log_folders if folder.meta and folder.meta.directory_id],
+            log_dirs=[folder.directory_id for folder in log_folders if folder.directory_id is not None],
             previous_broker_epoch=-1 if clean is None else clean,
         )
         self._complete(broker, controllers=False)
@@ -416,15 +412,8 @@ class Node:
         task.add_done_callback(self.tasks.discard)
 
     def log_dirs(self) -> list[LogDir]:
-        found = []
-        for folder in self.partitions.folders:
-            replicas: dict[tuple[str, int], Replica] = {
-                name: Replica(log.size, max(log.high_watermark - log.end_offset, 0)) for name, log in folder.logs.items()
-            }
-            is_offline = folder.disk.failure is not None
-            total, usable = (-1, -1) if is_offline else folder.disk.space(folder.path)
-            found.append(LogDir(folder.path, is_offline, replicas, total, usable))
-        return found
+        online = {folder.path: folder for folder in self.partitions.folders}
+        return [log_dir(path, online.get(path)) for path in self.log_dir_paths]
 
     def broker_lost(self, broker_id: int, broker_epoch: int) -> None:
         self.controller.broker_lost(broker_id, broker_epoch)
@@ -453,6 +442,16 @@ class Node:
         if not self.stopped.done():
             logger.critical("the node ends: %s", error)
             self.stopped.set_result(error)
+
+    def _folder_failed(self, folder: LogFolder) -> None:
+        """The node goes on without a folder, unless it was the one of the metadata, or the last."""
+        assert folder.disk.failure is not None
+        if folder.path == self.folders.metadata.path or not self.partitions.folders:
+            self.fail(folder.disk.failure)
+            return
+        assert folder.directory_id is not None
+        self.lifecycle.log_dir_failed(folder.directory_id)
+        self._follow_soon(Delta())  # coordinators whose partitions are gone
 
     def stop(self) -> None:
         """A clean stop, asked for by a signal."""
@@ -491,7 +490,7 @@ class Node:
         for listener in self.listeners:
             if not listener.is_controller:
                 listener.close()
-        for task in (self.follower, self.isr_sender):
+        for task in (self.follower, *self.senders):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

@@ -101,7 +101,7 @@ class Partition(Readable):
 
     def check_open(self) -> None:
         if self.is_closed:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is no longer led here")
+            raise Refused(self.host.why_not(self.topic, self.index), f"{self} is no longer led here")
 
     def check_acks(self, acks: int) -> None:
         """Refuses a batch that could not be acknowledged."""
@@ -111,7 +111,9 @@ class Partition(Readable):
 
     def outcome(self, end_offset: int) -> ErrorCode | None:
         """What to answer who waits for all replicas to have what ends at an offset; None as long as it has to wait."""
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if self.is_closed else self.leader.outcome(end_offset, self.host.monotonic_ms())
+        if self.is_closed:
+            return self.host.why_not(self.topic, self.index)
+        return self.leader.outcome(end_offset, self.host.monotonic_ms())
 
     def follower(self, broker_id: int, leader_epoch: int) -> Replica:
         return self.leader.follower(broker_id, leader_epoch)

@@ -6,7 +6,9 @@ on threads: one for each folder does its small files in order, others sync.
 Invariants
  1. `by_name` and `by_id` hold the same partitions. One is in them only while its log is open and it is led here.
  2. A log is flushed by one thread at a time.
- 3. A disk that failed is told to the node once; a full one is tried again with the next append.
+ 3. A folder whose disk failed is told to the node once, in a turn of its own; from then on its partitions are in `offline`, and
+    nobody leads or follows them here. A full one is tried again with the next append.
+ 4. A log that may be in a folder that is offline is not made anew in another.
 """
 
 import asyncio
@@ -20,16 +22,18 @@ from uuid import UUID
 from odradek.core.config.topic import TopicConfig
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
-from odradek.core.metadata.topics import Topic
+from odradek.core.metadata.topics import UNASSIGNED_DIRECTORY, Topic
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
 from odradek.core.partition.leader import Leader
+from odradek.core.partition.replica import TopicIdPartition
 from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
+from odradek.node.directories import DirectoryReport
 from odradek.node.partition import Partition
 from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
@@ -56,18 +60,22 @@ class Partitions:
         image: MetadataImage,
         topic_config: Callable[[str], TopicConfig],
         now_ms: Callable[[], int],
-        failed: Callable[[OSError], None],
+        folder_failed: Callable[[LogFolder], None],
         session: BrokerSession,
         lag_time_max_ms: int,
         monotonic_ms: Callable[[], int] = boot_clock_ms,
+        offline_folders: Iterable[str] = (),
     ) -> None:
-        """`failed` is told of a disk that can no longer be trusted."""
+        """`folder_failed` is told of a folder whose disk can no longer be trusted, when it is one of `folders` no more.
+        `offline_folders` are the paths of those that could not be used at the start."""
         self.node_id = node_id
         self.folders = folders
         self.image = image
         self.topic_config = topic_config
         self.now_ms = now_ms
-        self.failed = failed
+        self.folder_failed = folder_failed
+        self.offline_folders = list(offline_folders)
+        self.offline: dict[TopicIdPartition, None] = {}  # partitions whose logs are there
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.loop = asyncio.get_running_loop()
@@ -85,6 +93,7 @@ class Partitions:
         self.isr_changes = IsrChanges(node_id)
         self.isr_change_wanted = asyncio.Event()
         self.quotas: ReplicationQuotas
+        self.directories = DirectoryReport(node_id, image)
         self.replication: Replication
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -92,7 +101,8 @@ class Partitions:
         known = self.image.topics.get(topic)
         if known is None or index not in known.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_offline = (known.id, index) in self.offline
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def followed(self, topic_id: bytes, index: int) -> FollowedPartition | None:
         """A partition that this node follows, for consumers."""
@@ -101,6 +111,9 @@ class Partitions:
     def folder_of(self, log: Log) -> LogFolder:
         return next(folder for folder in self.folders if log.folder.startswith(folder.path + "/"))
 
+    def log_of(self, name: TopicPartition) -> Log | None:
+        return next((folder.logs[name] for folder in self.folders if name in folder.logs), None)
+
     def writing_of(self, log: Log) -> Writing:
         return self.writings[self.folder_of(log)]
 
@@ -108,8 +121,11 @@ class Partitions:
 
     async def set_strays_aside(self) -> None:
         """Before anything is followed: logs of topics that are no more, or that others have now, were left by an earlier run."""
-        for folder in self.folders:
-            await self.in_folder(folder, lambda folder=folder: self._set_strays_aside(folder))  # type: ignore[misc]
+        for folder in tuple(self.folders):
+            try:
+                await self.in_folder(folder, lambda folder=folder: self._set_strays_aside(folder))  # type: ignore[misc]
+            except DiskFailed as error:
+                self.failed(error)
 
     def _set_strays_aside(self, folder: LogFolder) -> None:
         for name, log in list(folder.logs.items()):
@@ -147,28 +163,37 @@ class Partitions:
             if self.node_id not in partition.replicas:
                 continue
             name = TopicPartition(topic.name, index)
-            if not any(name in folder.logs for folder in self.folders):
+            if (topic_id, index) not in self.offline and self.log_of(name) is None:
                 folder = self._folder_for(partition.directory(self.node_id), wanted)
-                wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
+                if folder is None:
+                    self.offline[topic_id, index] = None
+                else:
+                    wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
         for folder, partitions in wanted.items():
             await self._create(folder, partitions)
         for topic_id, index in delta.partitions:
             if topic_id in self.image.topics_by_id:
                 self._take_role(self.image.topics_by_id[topic_id], index)
+                self._report_directory(self.image.topics_by_id[topic_id], index)
         await self._leave(delta)
         for kind, topic_name in delta.configs:
             if kind == TOPIC_RESOURCE:
                 self.configure(topic_name)
 
-    def _folder_for(self, directory_id: bytes, wanted: dict[LogFolder, dict[TopicPartition, UUID]]) -> LogFolder:
-        """The folder that the controller chose; otherwise the one with the fewest logs."""
+    def _report_directory(self, topic: Topic, index: int) -> None:
+        """Lets the controller know of the folder that a log is in, when it thinks of another."""
+        name = TopicPartition(topic.name, index)
         for folder in self.folders:
-            if (
-                folder.meta is not None
-                and folder.meta.directory_id is not None
-                and folder.meta.directory_id.bytes == directory_id
-            ):
+            if name in folder.logs and folder.directory_id is not None:
+                self.directories.found((topic.id, index), folder.directory_id)
+
+    def _folder_for(self, directory_id: bytes, wanted: dict[LogFolder, dict[TopicPartition, UUID]]) -> LogFolder | None:
+        """The folder that the metadata names; the one with the fewest logs, where it names none that could be offline."""
+        for folder in self.folders:
+            if folder.directory_id == directory_id:
                 return folder
+        if not self.folders or (self.offline_folders and directory_id != UNASSIGNED_DIRECTORY):
+            return None
         return min(self.folders, key=lambda folder: len(folder.logs) + len(wanted.get(folder, ())))
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
@@ -178,9 +203,11 @@ class Partitions:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
                 self.failed(error)
-            self.unmade |= {(topic_id.bytes, name.partition): None for name, topic_id in partitions.items()}
-            return
-        folder.adopt(made)
+            made = {}
+        if folder in self.folders:
+            folder.adopt(made)
+        unmade = partitions if folder not in self.folders else partitions.keys() - made.keys()
+        self.unmade |= {(partitions[name].bytes, name.partition): None for name in unmade}
 
     def take_unmade(self) -> Delta:
         """The partitions for whose logs there was no room, to be followed again."""
@@ -192,13 +219,10 @@ class Partitions:
         state, key = topic.partitions[index], (topic.id, index)
         led = self.by_name.get(topic.name, {})
         partition = led.get(index)
-        name = TopicPartition(topic.name, index)
-        log = next((folder.logs[name] for folder in self.folders if name in folder.logs), None)
+        log = self.log_of(TopicPartition(topic.name, index))
         if state.leader != self.node_id:
             if partition is not None:
-                del led[index]
-                del self.by_leader[partition.leader]
-                partition.close()
+                self._close(partition)
             if log is not None and self.node_id in state.replicas:
                 self.replication.follow(topic, index, state, log)
             else:
@@ -213,9 +237,19 @@ class Partitions:
             partition = led[index] = Partition(self, log, topic.name, topic.id, index, state, self.topic_config(topic.name))
             self.by_leader[partition.leader] = partition
 
+    def _close(self, partition: Partition) -> None:
+        """Leads a partition no longer."""
+        del self.by_name[partition.topic][partition.index]
+        del self.by_leader[partition.leader]
+        partition.close()
+
     async def _leave(self, delta: Delta) -> None:
         """Deletes the logs of partitions that have gone to other brokers."""
-        for folder in self.folders:
+        for topic_id, index in self.offline.keys() & delta.partitions.keys():
+            known = self.image.topics_by_id.get(topic_id)
+            if known is not None and self.node_id not in known.partitions[index].replicas:
+                del self.offline[topic_id, index]
+        for folder in tuple(self.folders):
             gone = []
             for topic_id, index in delta.partitions:
                 topic = self.image.topics_by_id.get(topic_id)
@@ -233,7 +267,8 @@ class Partitions:
             partition.close()
         for index in topic.partitions:
             self.replication.stop((topic.id, index))
-        for folder in self.folders:
+            self.offline.pop((topic.id, index), None)
+        for folder in tuple(self.folders):
             gone = [folder.forget(name) for name in list(folder.logs) if name.topic == topic.name]
             if gone:
                 await self._discard(folder, gone)
@@ -246,7 +281,10 @@ class Partitions:
             with suppress(DiskFull):
                 replace_files(folder.disk, checkpoints)
 
-        await self.in_folder(folder, discard)
+        try:
+            await self.in_folder(folder, discard)
+        except DiskFailed as error:
+            self.failed(error)
 
     def configure(self, topic: str) -> None:
         config = self.topic_config(topic) if topic in self.image.topics else None
@@ -340,6 +378,42 @@ class Partitions:
             self.failed(error)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error.strerror or error}")
 
+    # -- folders that fail
+
+    def failed(self, error: OSError) -> None:
+        """A disk has failed, it says which: in a turn of its own it is looked whose, because whoever tells this may be about to
+        use what is taken away then."""
+        logger.debug("a disk has failed: %s", error)
+        self.loop.call_soon(self.look_for_failures)
+
+    def look_for_failures(self) -> None:
+        for folder in [each for each in self.folders if each.disk.failure is not None]:
+            self._take_offline(folder)
+
+    def _take_offline(self, folder: LogFolder) -> None:
+        """Goes on without a folder: who waits for its partitions is told, and others may lead them."""
+        self.folders.remove(folder)
+        self.offline_folders.append(folder.path)
+        logger.error(
+            "%s has failed, and its %d partitions are offline: %s; look at its disk, then start the node again",
+            folder.path,
+            len(folder.logs),
+            folder.disk.failure,
+        )
+        logs = set(folder.logs.values())
+        for name in folder.logs:
+            if (topic := self.image.topics.get(name.topic)) is not None:
+                self.offline[topic.id, name.partition] = None
+        for partition in [each for each in self.by_leader.values() if each.log in logs]:
+            self.offline[partition.topic_id, partition.index] = None
+            self._close(partition)
+        for key, (follower, _) in list(self.replication.followers.items()):
+            if self.replication.logs[follower] in logs:
+                self.offline[key] = None
+                self.replication.stop(key)
+        folder.give_up()
+        self.folder_failed(folder)
+
     # -- disk work
 
     def in_folder(self, folder: LogFolder, work: Callable[[], Result]) -> "asyncio.Future[Result]":
@@ -405,6 +479,7 @@ class Partitions:
             await writing.close()
         self.batch_threads.shutdown(wait=False)
         await asyncio.gather(*self.tasks, *self.flushes.values(), return_exceptions=True)
+        failures = []
         for folder in self.folders:
             try:
                 await self.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
@@ -413,4 +488,9 @@ class Partitions:
                     "%s: there is no room on the disk to stop cleanly; nothing is lost, and the next start takes longer",
                     folder.path,
                 )
-            self.threads[folder].shutdown()
+            except DiskFailed as error:  # the others are closed first
+                failures.append(error)
+        for thread in self.threads.values():
+            thread.shutdown(wait=False)
+        if failures:
+            raise failures[0]
