@@ -15,9 +15,11 @@ from odradek.core.metadata.ids import id_text
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.wire.batch import headers
-from tests.clients.cluster import free_block
+from odradek.wire.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from tests.clients.server import node_command
 from tests.clients.waiting import until
+from tests.cluster.layout import free_block
+from tests.kafka.asking import ask
 from tests.kafka.broker import CLUSTER_ID, Broker
 from tests.kafka.dump import FAULTS, dump
 from tests.kafka.oracle import Oracle
@@ -57,7 +59,7 @@ class Member(Broker):
         is_broker = node_id >= BROKER_FIRST
         role, listener = ("broker", "PLAINTEXT") if is_broker else ("controller", "CONTROLLER")
         text = PROPERTIES.format(role=role, node=node_id, quorum=quorum, listener=listener, port=port, data=self.data)
-        more = [f"{key.replace('_', '.')}={value}\n" for key, value in settings.items()]
+        more = [f"{key}={value}\n" for key, value in settings.items() if not is_broker]
         Path(self._properties).write_text(text + "".join(more))
 
     @property
@@ -109,7 +111,7 @@ class Member(Broker):
 
 
 class Standing(NamedTuple):
-    """What kafka-metadata-quorum tells."""
+    """Of the quorum."""
 
     leader_id: int
     epoch: int
@@ -118,11 +120,26 @@ class Standing(NamedTuple):
     observers: set[int]
 
 
+def describe_quorum(member: Member) -> DescribeQuorumResponse.PartitionData:
+    topic = DescribeQuorumRequest.TopicData(
+        topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+    )
+    answer = ask(member.port, DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse)
+    return answer.topics[0].partitions[0]
+
+
 class Members:
-    """The cluster. Voters stand in the log, unless `static` says that they stand in the settings."""
+    """The cluster. Voters stand in the log, or with `static` in the settings. `settings` are added to those of controllers."""
 
     def __init__(
-        self, folder: Path, oracle: Oracle, ours: set[int], theirs: set[int], *, static: bool = False, **settings: str
+        self,
+        folder: Path,
+        oracle: Oracle,
+        ours: set[int],
+        theirs: set[int],
+        *,
+        static: bool = False,
+        settings: dict[str, str] | None = None,
     ) -> None:
         ids = sorted(ours | theirs)
         first = free_block(len(ids))
@@ -134,7 +151,8 @@ class Members:
             quorum = "controller.quorum.bootstrap.servers=" + ",".join(f"127.0.0.1:{ports[each]}" for each in controllers)
         self.oracle = oracle
         self.members = {
-            each: Member(folder / str(each), each, ports[each], quorum, is_ours=each in ours, settings=settings) for each in ids
+            each: Member(folder / str(each), each, ports[each], quorum, is_ours=each in ours, settings=settings or {})
+            for each in ids
         }
 
     def __getitem__(self, node_id: int) -> Member:
@@ -144,9 +162,15 @@ class Members:
     def brokers(self) -> str:
         return ",".join(each.bootstrap for each in self.members.values() if each.node_id >= BROKER_FIRST)
 
+    @property
+    def running_controllers(self) -> list[Member]:
+        return [each for each in self.members.values() if each.process is not None and each.node_id < BROKER_FIRST]
+
     def call(self, tool: str, *arguments: str, by: int | None = None) -> tuple[int, str]:
         """Exit status and output of a tool of Kafka's that asks the brokers, or one controller."""
-        at = ["--bootstrap-server", self.brokers] if by is None else ["--bootstrap-controller", self.members[by].bootstrap]
+        self.standing()  # who asks before there is a leader does not ask again for a long time
+        controllers = ",".join(each.bootstrap for each in self.running_controllers if by in (None, each.node_id))
+        at = ["--bootstrap-server", self.brokers] if by is None and self.brokers else ["--bootstrap-controller", controllers]
         answer = self.oracle.call("Tools.run", tool=tool, arguments=[*at, *arguments], given="")
         return answer["status"], answer["printed"]
 
@@ -163,21 +187,35 @@ class Members:
 
     # -- the quorum
 
-    def standing(self, by: int | None = None) -> Standing:
-        """As soon as somebody leads who can tell."""
+    def standing(self) -> Standing:
+        """As the leader tells it, as soon as there is one that has committed something."""
 
         def look() -> Standing | None:
-            status, printed = self.call(QUORUM, "describe", "--status", by=by)
-            told = dict(re.findall(r"(\w+):\s+(\S.*)", printed))
-            if status or int(told["HighWatermark"]) < 0:
-                return None
-            voters, observers = (re.findall(r'"id": (\d+)', told[key]) for key in ("CurrentVoters", "CurrentObservers"))
-            leader_id, epoch, high_watermark = (int(told[key]) for key in ("LeaderId", "LeaderEpoch", "HighWatermark"))
-            return Standing(leader_id, epoch, high_watermark, set(map(int, voters)), set(map(int, observers)))
+            for member in self.running_controllers:
+                found = describe_quorum(member)
+                if found.error_code == 0 and found.high_watermark >= 0:
+                    voters, observers = ({each.replica_id for each in some} for some in (found.current_voters, found.observers))
+                    return Standing(found.leader_id, found.leader_epoch, found.high_watermark, voters, observers)
+            return None
 
         found = until(look, "the quorum stands")
         assert found is not None
         return found
+
+    def check_told(self) -> None:
+        """Kafka's tool tells the same of the quorum, whomever it asks."""
+        for by in (None, *(each.node_id for each in self.running_controllers)):
+            told = dict(re.findall(r"(\w+):\s+(\S.*)", self.run(QUORUM, "describe", "--status", by=by)))
+            voters, observers = (re.findall(r'"id": (\d+)', told[key]) for key in ("CurrentVoters", "CurrentObservers"))
+            leader_id, epoch, high_watermark = (int(told[key]) for key in ("LeaderId", "LeaderEpoch", "HighWatermark"))
+            now = self.standing()
+            assert (leader_id, epoch, set(map(int, voters)), set(map(int, observers))) == (
+                now.leader_id,
+                now.epoch,
+                now.voters,
+                now.observers,
+            )
+            assert 0 < high_watermark <= now.high_watermark
 
     def add_voter(self, node_id: int, by: int | None = None) -> None:
         """It is added when it has caught up; until then the leader says that it has not."""

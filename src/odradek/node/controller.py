@@ -117,7 +117,10 @@ class ControllerHost:
             raise Refused(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         controller.next_offset = quorum.end_offset
         controller.kraft_version = quorum.kraft_version
+        controller.voters = quorum.machine.told_voters
         decision = decide(controller)
+        if decision.kraft_version is not None:
+            quorum.upgrade(decision.kraft_version)
         offset = quorum.end_offset - 1
         for batch in decision.batches():
             offset = quorum.append(batch)

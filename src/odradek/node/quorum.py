@@ -354,6 +354,10 @@ class Quorum:
             self._fail(error)
             raise
 
+    def upgrade(self, kraft_version: int) -> None:
+        """Raises kraft.version: the voters of the settings go into the log."""
+        self._input(partial(self.machine.upgrade, kraft_version))
+
     def append_if_idle(self) -> None:
         """To be called now and then: an empty record when nothing was appended since the last call, so that who follows sees how
         far behind it is. It is not worth the reserve: without room there is none."""

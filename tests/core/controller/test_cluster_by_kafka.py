@@ -109,7 +109,9 @@ def test_features_are_updated_and_refused_as_by_kafka(kafka: Broker, image: Meta
                 else:
                     update.allow_downgrade = kind > UPGRADE
                 request.feature_updates.append(update)
-            decision = update_features(image, request, version=version, node_id=1, kraft_version=1, min_insync_replicas=1)
+            decision = update_features(
+                image, request, version=version, node_id=1, kraft_version=1, voters=VoterSet(()), min_insync_replicas=1
+            )
             replayed(image, decision.records)
             theirs = ask(kafka.port, request, version, UpdateFeaturesResponse)
             assert UpdateFeaturesResponse.decode(decision.response.to_bytes(version), version) == theirs, updates

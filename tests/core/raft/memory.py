@@ -5,7 +5,7 @@ from zlib import crc32
 
 from odradek.core.raft.batches import SnapshotId, decode_snapshot, encode_snapshot, read_batch
 from odradek.core.raft.history import VoterHistory
-from odradek.core.raft.voters import Voter, VoterSet
+from odradek.core.raft.voters import Voter, VoterSet, parse_voters
 from odradek.wire.batch import headers
 from odradek.wire.records import Record, build
 from odradek.wire.varint import Buffer
@@ -24,6 +24,11 @@ def voter_of(node_id: int) -> Voter:
 
 def voters_of(*node_ids: int) -> VoterSet:
     return VoterSet(tuple(voter_of(node_id) for node_id in node_ids))
+
+
+def fixed_voters_of(*node_ids: int) -> VoterSet:
+    """Voters of controller.quorum.voters, which does not name their folders."""
+    return parse_voters(",".join(f"{node_id}@node-{node_id}:9093" for node_id in node_ids), LISTENER)
 
 
 def data_batch(base_offset: int, epoch: int, value: bytes = b"x") -> bytes:

@@ -11,14 +11,17 @@ from odradek.wire.messages import (
     AddRaftVoterResponse,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FetchRequest,
+    KRaftVersionRecord,
     RemoveRaftVoterRequest,
     RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
+    VotersRecord,
 )
 from tests.core.raft.cluster import Cluster
-from tests.core.raft.memory import CLUSTER_ID, LISTENER, directory_of, voter_of, voters_of
-from tests.core.raft.one import One
+from tests.core.raft.memory import CLUSTER_ID, LISTENER, directory_of, fixed_voters_of, voter_of, voters_of
+from tests.core.raft.one import One, fetched
 
 
 def addition_of(node_id: int, *, ack_when_committed: bool = True) -> AddRaftVoterRequest:
@@ -156,7 +159,7 @@ def test_a_new_leader_changes_nothing_before_it_has_committed_something(change: 
     assert error_of(One(dynamic=dynamic).wins().answers(change)) == ErrorCode.REQUEST_TIMED_OUT
 
 
-@pytest.mark.parametrize("change", [addition_of(4), removal_of(3), update_of(2)], ids=["add", "remove", "update"])
+@pytest.mark.parametrize("change", [addition_of(4), removal_of(3)], ids=["add", "remove"])
 def test_fixed_voters_are_not_changed(change: Message) -> None:
     one = One(dynamic=False).wins().commits()
     assert error_of(one.answers(change)) == ErrorCode.UNSUPPORTED_VERSION
@@ -221,6 +224,62 @@ def test_a_leader_whose_address_changed_says_so_with_its_first_record() -> None:
     moved = Voter(1, directory_of(1), ((LISTENER, "elsewhere", 1),))
     one = One(voters=voters_of(1, 2, 3).with_voter(moved)).wins()
     assert one.raft.voters.find(1) == voter_of(1)
+
+
+# -- from fixed voters to voters in the log
+
+
+def fixed(node_id: int = 1) -> One:
+    return One(node_id, fixed_voters_of(1, 2, 3), dynamic=False)
+
+
+def test_fixed_voters_tell_the_leader_who_they_are_and_so_go_into_the_log() -> None:
+    one = fixed().wins().commits()
+    assert one.raft.told_voters.with_voter(Voter(1)) == fixed_voters_of(1, 2, 3).with_voter(Voter(1))
+    for node_id in (2, 3):
+        assert error_of(one.answers(update_of(node_id, f"node-{node_id}"))) == ErrorCode.NONE
+    assert not one.all(AppendControl)
+    assert one.raft.voters == fixed_voters_of(1, 2, 3)
+    assert one.raft.told_voters == voters_of(1, 2, 3)
+    one.appends()
+    committed = one.raft.high_watermark
+    one.does(one.raft.upgrade(1, one.now_ms))
+    assert (one.raft.kraft_version, one.raft.voters) == (1, voters_of(1, 2, 3))
+    assert [type(message) for _, message in one.only(AppendControl).messages] == [KRaftVersionRecord, VotersRecord]
+    assert error_of(one.answers(removal_of(3))) == ErrorCode.REQUEST_TIMED_OUT  # before that is committed
+    assert one.raft.high_watermark == committed
+    one.fetches(2)
+    assert one.raft.high_watermark == one.log.end_offset
+    one.asked(removal_of(3))
+    assert one.raft.voters.ids == [1, 2]
+
+
+def test_what_fixed_voters_told_is_forgotten_with_leadership() -> None:
+    one = fixed().wins().commits()
+    one.asked(update_of(2))
+    one.does(one.raft.resign(one.now_ms))
+    assert one.raft.told_voters == fixed_voters_of(1, 2, 3)
+
+
+def test_a_fixed_voter_tells_each_leader_once_who_it_is() -> None:
+    one = fixed().follows(2)
+    for leader_id, epoch in ((2, 1), (3, 2)):
+        one.follows(leader_id, epoch).passes(1900)
+        one.hears(one.sent(FetchRequest)[leader_id], fetched(leader_id, epoch))
+        one.passes(200)
+        one.hears(one.sent(FetchRequest)[leader_id], fetched(leader_id, epoch))
+        told = one.sent(UpdateRaftVoterRequest)[leader_id]
+        assert isinstance(told.request, UpdateRaftVoterRequest)
+        assert (told.request.voter_directory_id, told.request.current_leader_epoch) == (directory_of(1), epoch)
+        one.hears(told, UpdateRaftVoterResponse(current_leader=current_leader(leader_id, epoch)))
+        for _ in range(3):
+            one.passes(1900)
+            one.hears(one.sent(FetchRequest)[leader_id], fetched(leader_id, epoch))
+        assert one.sent(UpdateRaftVoterRequest)[leader_id] is told
+
+
+def current_leader(leader_id: int, epoch: int) -> UpdateRaftVoterResponse.CurrentLeader:
+    return UpdateRaftVoterResponse.CurrentLeader(leader_id=leader_id, leader_epoch=epoch, host=f"node-{leader_id}", port=9093)
 
 
 # -- in a cluster

@@ -49,6 +49,7 @@ from odradek.core.controller.sessions import Sessions
 from odradek.core.controller.topic_deletion import delete_topics
 from odradek.core.controller.topics import TopicRules, create_topics
 from odradek.core.metadata.image import MetadataImage
+from odradek.core.raft.voters import VoterSet
 from odradek.wire.message import Message
 from odradek.wire.messages import (
     AllocateProducerIdsResponse,
@@ -96,6 +97,7 @@ class Controller:
         self.sessions = Sessions(image, config.session_timeout_ms, now_ms)
         self.next_offset = 0  # of the next record, as the host knows it
         self.kraft_version = 0
+        self.voters = VoterSet(())  # of the quorum, as the host knows them
 
     def replay(self, records: Sequence[Versioned]) -> None:
         """Takes a batch that was appended at `next_offset`."""
@@ -149,6 +151,7 @@ class Controller:
             version=version,
             node_id=self.config.node_id,
             kraft_version=self.kraft_version,
+            voters=self.voters,
             min_insync_replicas=self.config.replication.min_insync_replicas,
         )
 

@@ -21,12 +21,16 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Decision(Generic[Answer_co]):
-    __slots__ = ("is_atomic", "records", "response")
+    __slots__ = ("is_atomic", "kraft_version", "records", "response")
 
-    def __init__(self, records: Sequence[Versioned], response: Answer_co, *, is_atomic: bool = True) -> None:
+    def __init__(
+        self, records: Sequence[Versioned], response: Answer_co, *, is_atomic: bool = True, kraft_version: int | None = None
+    ) -> None:
+        """`kraft_version` is one to which the quorum rises before the records are appended."""
         self.records = list(records)
         self.response: Answer_co = response
         self.is_atomic = is_atomic
+        self.kraft_version = kraft_version
 
     def batches(self) -> list[list[Versioned]]:
         """The records as they are appended, one batch after another."""

@@ -4,11 +4,13 @@ Invariants
  1. One change at a time: the record of the last one is committed, and so is a record of this leader's epoch, before the next.
  2. Who is added has caught up with the log first, and knows the kraft.version in force.
  3. A leader that is not in the committed set any more resigns.
+ 4. Fixed voters come into the log when each has told its folder and what it supports, all of them at once.
 """
 
 from typing import Final
 
 from odradek.core.metadata.ids import id_text
+from odradek.core.raft.batches import voters_messages
 from odradek.core.raft.effects import Ticket
 from odradek.core.raft.election import NOBODY
 from odradek.core.raft.leading import Leading
@@ -70,13 +72,17 @@ class Changing:
         assert isinstance(quorum.state, Leader)
         return quorum.state
 
-    def _settled_voters(self, leader: Leader) -> VoterSet:
-        """The voters, when another change may begin."""
-        history = self.quorum.history
+    def _check_settled(self, leader: Leader) -> None:
+        """Whether another change may begin."""
         if leader.change is not None:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is under way: ask again when it is done.")
         if leader.high_watermark == UNKNOWN:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "The leader was just elected and has committed nothing yet: ask again.")
+
+    def _settled_voters(self, leader: Leader) -> VoterSet:
+        """The voters that the log names, when another change may begin."""
+        history = self.quorum.history
+        self._check_settled(leader)
         if history.kraft_version == 0:
             raise Refusal(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -184,7 +190,9 @@ class Changing:
 
     # -- UpdateRaftVoter
 
-    def update(self, ticket: Ticket, request: UpdateRaftVoterRequest) -> None:
+    def update(self, ticket: Ticket, request: UpdateRaftVoterRequest, now_ms: int) -> None:
+        """Where a voter is and what it supports: for the log, or for when fixed voters come into it."""
+        history = self.quorum.history
         try:
             leader = self._leader(request.cluster_id, request.current_leader_epoch)
             key = self._key(request.voter_id, request.voter_directory_id)
@@ -192,17 +200,21 @@ class Changing:
             supported = request.kraft_version_feature
             if not 0 <= supported.min_supported_version <= supported.max_supported_version:
                 raise Refusal(ErrorCode.INVALID_REQUEST)
-            voters = self._settled_voters(leader)
-            if not supported.min_supported_version <= self.quorum.history.kraft_version <= supported.max_supported_version:
+            self._check_settled(leader)
+            voters = leader.fixed_voters or self._settled_voters(leader)
+            if not supported.min_supported_version <= history.kraft_version <= supported.max_supported_version:
                 raise Refusal(ErrorCode.INVALID_REQUEST)
-            if not voters.is_voter(key):
+            if voters.find(key.id) is None if leader.fixed_voters else not voters.is_voter(key):
                 raise Refusal(ErrorCode.VOTER_NOT_FOUND)
         except Refusal as refusal:
             self._answer_update(ticket, refusal.error)
             return
         changed = Voter(key.id, key.directory_id, endpoints, supported.min_supported_version, supported.max_supported_version)
-        if voters.find(key.id) != changed:
+        if leader.fixed_voters:
+            leader.fixed_voters = voters.with_voter(changed)
+        elif voters.find(key.id) != changed:
             self._append(voters.with_voter(changed))
+        self.leading.heard(leader, leader.replica(key), now_ms)
         self._answer_update(ticket, ErrorCode.NONE)
 
     def _answer_update(self, ticket: Ticket, error: ErrorCode) -> None:
@@ -212,6 +224,18 @@ class Changing:
         if leader.leader_id != NOBODY and address is not None:
             current.host, current.port = address
         self.quorum.answer(ticket, UpdateRaftVoterResponse(error_code=error, current_leader=current))
+
+    # -- kraft.version
+
+    def upgrade(self, kraft_version: int) -> None:
+        """Fixed voters go into the log, as they told of themselves; from then on they can be changed."""
+        leader, history = self.quorum.state, self.quorum.history
+        assert isinstance(leader, Leader)
+        assert leader.fixed_voters is not None
+        assert kraft_version > history.kraft_version
+        assert NIL_UUID not in {voter.directory_id for voter in leader.fixed_voters.voters}
+        voters, leader.fixed_voters = leader.fixed_voters, None
+        self.leading.append_control(voters_messages(kraft_version, voters))
 
     # -- commit and time
 

@@ -48,7 +48,7 @@ class Following:
             return NEVER_MS
         deadline_ms = state.fetch_deadline_ms if quorum.may_campaign else NEVER_MS
         if state.update_deadline_ms <= now_ms:
-            request = self._voter_request()
+            request = self._voter_request(state)
             node = quorum.node_of(state.leader_id, state.endpoints)
             if request is None or node is None:
                 state.update_deadline_ms = now_ms + quorum.config.fetch_timeout_ms
@@ -103,12 +103,15 @@ class Following:
             config.cluster_id, config.key, quorum.epoch, quorum.last, quorum.high_watermark, config.fetch_bytes_max
         )
 
-    def _voter_request(self) -> Message | None:
+    def _voter_request(self, state: Follower) -> Message | None:
         """What this node wants changed in the voters: where it is, or that it becomes one."""
         quorum, config, voters = self.quorum, self.quorum.config, self.quorum.history.voters
-        if not quorum.history.kraft_version or not config.endpoints:
+        if not config.endpoints:
             return None
         here = Voter(config.node_id, config.directory_id, config.endpoints)
+        if not quorum.history.kraft_version:
+            has_to_tell = quorum.is_voter and not state.has_told
+            return update_voter_request(config.cluster_id, quorum.epoch, here) if has_to_tell else None
         named = voters.find(config.node_id)
         if quorum.is_voter:
             return None if named == here else update_voter_request(config.cluster_id, quorum.epoch, here)
@@ -150,6 +153,12 @@ class Following:
             quorum.advance(min(partition.high_watermark, end_offset))
         self._heard(state, now_ms)
         return True
+
+    def told(self, error: int) -> None:
+        """The leader's answer to where this voter is and what it supports; an old one does not want to know."""
+        state = self.quorum.state
+        if isinstance(state, Follower) and error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            state.has_told = True
 
     def _heard(self, state: Follower, now_ms: int) -> None:
         state.has_fetched, state.leader_is_gone, state.retries = True, False, 0

@@ -56,7 +56,9 @@ class Leading:
         messages = [leader_change(config.node_id, voter_ids, won.ballot.granted)]
         here = Voter(config.node_id, config.directory_id, config.endpoints)
         named = history.voters.find(config.node_id)
-        if history.kraft_version and named is not None and (history.voters_offset < 0 or named != here):
+        if not history.kraft_version:
+            leader.fixed_voters = history.voters.with_voter(here)
+        elif named is not None and (history.voters_offset < 0 or named != here):
             assert history.voters_offset != NOWHERE
             messages += voters_messages(history.kraft_version, history.voters.with_voter(here))
         self.append_control(messages)
@@ -163,7 +165,7 @@ class Leading:
         self._forget_observers(leader, now_ms)
         replica = leader.replica(key)
         replica.fetched(offset, self.quorum.log.end_offset, now_ms)
-        self._heard(leader, replica, now_ms)
+        self.heard(leader, replica, now_ms)
         if leader.is_voter(replica):
             self.count(leader)
 
@@ -174,7 +176,7 @@ class Leading:
             kept = [replica for replica in leader.observers.values() if now_ms - replica.last_fetch_ms < OBSERVER_SESSION_MS]
             leader.observers = {replica.key: replica for replica in kept[-OBSERVERS_MAX // 2 :]}
 
-    def _heard(self, leader: Leader, replica: Replica, now_ms: int) -> None:
+    def heard(self, leader: Leader, replica: Replica, now_ms: int) -> None:
         """A voter fetched: with a majority of them the leader stays."""
         if leader.is_voter(replica) and replica.key.id not in leader.fetched:
             leader.fetched.append(replica.key.id)
@@ -236,7 +238,7 @@ class Leading:
         assert isinstance(leader, Leader)
         assert size is not None
         if request.replica_id >= 0:
-            self._heard(leader, leader.replica(ReplicaKey(request.replica_id, wanted.replica_directory_id)), now_ms)
+            self.heard(leader, leader.replica(ReplicaKey(request.replica_id, wanted.replica_directory_id)), now_ms)
         response = fetch_snapshot_response(quorum.leader, asked, ErrorCode.NONE, snapshot, size=size, position=wanted.position)
         quorum.do(AnswerSnapshot(ticket, response, snapshot, wanted.position, request.max_bytes))
 

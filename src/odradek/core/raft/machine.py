@@ -92,6 +92,12 @@ class Raft:
     def kraft_version(self) -> int:
         return self._quorum.history.kraft_version
 
+    @property
+    def told_voters(self) -> VoterSet:
+        """The voters as a leader knows them: of fixed ones, those that have told it their folders and what they support."""
+        state = self._quorum.state
+        return (state.fixed_voters if isinstance(state, Leader) else None) or self.voters
+
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet | None]:
         """What a snapshot that ends at an offset has to say: kraft.version, and the voters where the log names them."""
         return self._quorum.history.at(end_offset)
@@ -130,7 +136,7 @@ class Raft:
             case RemoveRaftVoterRequest():
                 self._changing.remove(ticket, request, now_ms)
             case UpdateRaftVoterRequest():
-                self._changing.update(ticket, request)
+                self._changing.update(ticket, request, now_ms)
             case _:
                 raise AssertionError(f"{type(request).__name__} is not for the quorum")
         return self._settle(now_ms)
@@ -175,6 +181,11 @@ class Raft:
         if isinstance(state, Follower):
             self._quorum.outbox.pause(state.leader_id, now_ms)
             self._following.installed(now_ms)
+        return self._settle(now_ms)
+
+    def upgrade(self, kraft_version: int, now_ms: int) -> list[Effect]:
+        """Has the leader raise kraft.version: `told_voters`, who all support it, are in the log from then on."""
+        self._changing.upgrade(kraft_version)
         return self._settle(now_ms)
 
     def start_moved(self) -> None:

@@ -52,6 +52,8 @@ class Responses:
                 leader = response.current_leader
                 endpoints = ((self.quorum.config.listener, leader.host, leader.port),) if leader.host else ()
                 heard = self._heard(response.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
+                if heard is None:
+                    self.following.told(response.error_code)
                 return True if heard is None else heard
             case AddRaftVoterResponse() | RemoveRaftVoterResponse():
                 return True  # it looks again after a while

@@ -178,6 +178,7 @@ class Leader(Struct):
     waiting: list[WaitingFetch] = field(default_factory=list)
     change: VoterChange | None = None
     leaves: bool = False  # it is not in the committed set of voters any more
+    fixed_voters: VoterSet | None = None  # of the settings, with what each has told of itself; None where the log names them
 
     @property
     def election(self) -> Election:
@@ -201,7 +202,7 @@ class Leader(Struct):
         self.voters = {}
         for voter in voters.voters:
             before = known.pop(voter.id, None)
-            if before is not None and voter.matches(before.key):
+            if before is not None and before.key.directory_id in (NIL_UUID, voter.directory_id):
                 before.key = voter.key
                 self.voters[voter.id] = before
             else:
@@ -246,6 +247,7 @@ class Follower(Struct):
     update_deadline_ms: int  # when it looks again whether the voters say the right things of it
     voted: ReplicaKey | None = None
     has_fetched: bool = False
+    has_told: bool = False  # the leader, who this voter is: of fixed voters it knows nothing else
     leader_is_gone: bool = False
     retries: int = 0  # of campaigns because it is gone
     download: Download | None = None
