@@ -1,7 +1,5 @@
 """What nodes of a cluster answer to single requests: who leads, who should be read from, what replicas have forgotten."""
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,11 +19,10 @@ from odradek.wire.messages import (
     MetadataResponse,
     ProduceResponse,
 )
-from tests.clients.cluster import Cluster
 from tests.clients.confluent import consuming, fill, rows
 from tests.clients.waiting import until
+from tests.cluster.cluster import Cluster, running
 from tests.node.inside import produce_request, values_in
-from tests.node.socket_client import SocketClient
 
 FOLLOWERS = (2, 3)
 LONG_MS = 60_000
@@ -33,15 +30,13 @@ LONG_MS = 60_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(
+    with running(
         tmp_path_factory.mktemp("cluster"),
-        3,
         auto_leader_rebalance_enable="false",
         broker_rack="rack-{node}",
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    )
-    with made.running():
-        yield made
+    ) as started:
+        yield started
 
 
 def create(cluster: Cluster, topic: str, replicas: list[int]) -> bytes:
@@ -49,7 +44,7 @@ def create(cluster: Cluster, topic: str, replicas: list[int]) -> bytes:
     kind = CreateTopicsRequest
     assignment = kind.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     wanted = kind.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=[assignment])
-    with connected(cluster, 1) as node:
+    with cluster.connected(1) as node:
         answer = node.ask(kind(topics=[wanted], timeout_ms=LONG_MS), 7, CreateTopicsResponse)
     (created,) = answer.topics
     assert not created.error_code, created.error_message
@@ -59,28 +54,18 @@ def create(cluster: Cluster, topic: str, replicas: list[int]) -> bytes:
 
 
 def is_known(cluster: Cluster, number: int, topic: str) -> bool:
-    with connected(cluster, number) as node:
+    with cluster.connected(number) as node:
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         return not node.ask(wanted, 12, MetadataResponse).topics[0].error_code
 
 
-def port_of(cluster: Cluster, number: int) -> int:
-    return int(cluster.nodes[number].address.split(":")[1])
-
-
-def connected(cluster: Cluster, number: int) -> SocketClient:
-    return SocketClient(port_of(cluster, number))
-
-
 @contextmanager
 def paused(cluster: Cluster, number: int) -> Iterator[None]:
-    process = cluster.nodes[number].process
-    assert process is not None
-    os.kill(process.pid, signal.SIGSTOP)
+    cluster.pause(number)
     try:
         yield
     finally:
-        os.kill(process.pid, signal.SIGCONT)
+        cluster.go_on(number)
 
 
 def fetch_request(topic_id: bytes, offset: int, rack: str = "", *, max_wait_ms: int = 0, epoch: int = -1) -> FetchRequest:
@@ -92,7 +77,7 @@ def fetch_request(topic_id: bytes, offset: int, rack: str = "", *, max_wait_ms: 
 
 
 def fetched(cluster: Cluster, number: int, request: FetchRequest) -> tuple[FetchResponse.PartitionData, FetchResponse]:
-    with connected(cluster, number) as node:
+    with cluster.connected(number) as node:
         answer = node.ask(request, 17, FetchResponse)
     return answer.responses[0].partitions[0], answer
 
@@ -102,20 +87,21 @@ def test_who_produces_to_a_follower_is_told_the_leader(cluster: Cluster, name: s
     for follower in FOLLOWERS:
         request = produce_request(name, b"x")
         request.topic_data[0].topic_id = topic_id
-        with connected(cluster, follower) as node:
+        with cluster.connected(follower) as node:
             answer = node.ask(request, 13, ProduceResponse)
         told = answer.responses[0].partition_responses[0]
         assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (1, 0)
         (endpoint,) = answer.node_endpoints
-        assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == (1, "127.0.0.1", port_of(cluster, 1), "rack-1")
+        leader = (1, "127.0.0.1", cluster.places.client_port(1), "rack-1")
+        assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == leader
 
 
 def test_who_fetches_with_an_old_epoch_is_told_the_leader(cluster: Cluster, name: str) -> None:
     topic_id = create(cluster, name, [1, 2, 3])
     fill(cluster.bootstrap, name, 1)
     cluster.stop(1)
-    cluster.start(1)
+    cluster.heal()
     partition, answer = fetched(cluster, 2, fetch_request(topic_id, 0, epoch=0))
     assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert partition.current_leader.leader_id in (2, 3)
@@ -132,7 +118,7 @@ def delete_request(topic: str, offset: int, timeout_ms: int) -> DeleteRecordsReq
 def test_the_deletion_of_records_waits_for_all_replicas(cluster: Cluster, name: str) -> None:
     create(cluster, name, [1, 2, 3])
     fill(cluster.bootstrap, name, 10)
-    with connected(cluster, 1) as leader:
+    with cluster.connected(1) as leader:
         with paused(cluster, 3):
             answer = leader.ask(delete_request(name, 4, 100), 2, DeleteRecordsResponse)
             told = answer.topics[0].partitions[0]
@@ -165,12 +151,12 @@ def test_a_follower_serves_consumers_and_wakes_them(cluster: Cluster, name: str)
     until(lambda: fetched(cluster, 2, fetch_request(topic_id, 0))[0].high_watermark == 3, "the follower knows what is committed")
     partition, _ = fetched(cluster, 2, fetch_request(topic_id, 0))
     assert len(values_in(bytes(partition.records or b""))) == 3
-    with connected(cluster, 2) as follower:
+    with cluster.connected(2) as follower:
         follower.send_request(fetch_request(topic_id, 3, max_wait_ms=LONG_MS), 17)
         fill(cluster.bootstrap, name, 1)
         partition = follower.answer(FetchResponse, 17).responses[0].partitions[0]
     assert (partition.high_watermark, values_in(bytes(partition.records or b""))) == (4, [b"0"])
-    with connected(cluster, 2) as follower:  # as before there were racks
+    with cluster.connected(2) as follower:  # as before there were racks
         request = fetch_request(topic_id, 0)
         request.topics[0].topic = name
         told = follower.ask(request, 10, FetchResponse).responses[0].partitions[0]

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from odradek.wire.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from tests.clients.cluster import Cluster
 from tests.clients.confluent import consuming, fill, rows
 from tests.clients.waiting import SECONDS_MAX, until
+from tests.cluster.cluster import Cluster, running
+from tests.cluster.layout import Layout
 from tests.kafka.asking import ask
 from tests.kafka.broker import HEAP
 from tests.kafka.oracle import Oracle
@@ -43,7 +44,7 @@ class Shell:
         given = first or ["--bootstrap-server", bootstrap, *arguments]
         answer = self.oracle.call("Tools.run", tool=tool, arguments=given, given="")
         printed: str = answer["printed"]
-        assert answer["status"] == status, printed + self.cluster.output()
+        assert answer["status"] == status, printed + self.cluster.said()
         return printed
 
     def create(self, topic: str, assignment: str, **configs: str) -> None:
@@ -70,15 +71,14 @@ def numbers(text: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(
+    with running(
         tmp_path_factory.mktemp("cluster"),
-        NODES,
+        Layout(NODES),
         auto_leader_rebalance_enable="false",
         group_initial_rebalance_delay_ms="0",
         offsets_topic_num_partitions="4",
-    )
-    with made.running():
-        yield made
+    ) as started:
+        yield started
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_move_that_cannot_end_is_listed_and_cancelled(shell: Shell, name: str,
         assert "No partition reassignments found" in shell.run(REASSIGN, "--list")
         assert shell.partitions(name) == [(1, [2, 3, 1], [1, 2, 3])]  # in the order of the move, as Kafka leaves them
     finally:
-        shell.cluster.start(4)
+        shell.cluster.heal()
 
 
 def reassign(cluster: Cluster, topic: str, replicas: list[int]) -> None:
@@ -194,7 +194,7 @@ def test_a_broker_that_is_away_is_missed_and_leads_again_when_elected(shell: She
         assert re.search(r"^4 .* fenced ", shell.run(CLUSTER, "list-endpoints", "--include-fenced-brokers"), re.MULTILINE)
         assert not re.search(r"^4 ", shell.run(CLUSTER, "list-endpoints"), re.MULTILINE)
     finally:
-        shell.cluster.start(4)
+        shell.cluster.heal()
     until(lambda: shell.partitions(name)[0][2] == [1, 2, 4], "it is in sync again")
     assert name not in shell.run(TOPICS, *missed, "--under-replicated-partitions")
     until(lambda: "Partition:" not in shell.run(TOPICS, "--describe", "--under-replicated-partitions"), "all are in sync")
@@ -210,7 +210,7 @@ def test_a_broker_that_has_gone_is_unregistered(shell: Shell) -> None:
         assert "Broker 4 is no longer registered." in shell.run(CLUSTER, "unregister", "--id", "4")
         assert not re.search(r"^4 ", shell.run(CLUSTER, "list-endpoints", "--include-fenced-brokers"), re.MULTILINE)
     finally:
-        shell.cluster.start(4)
+        shell.cluster.heal()
     assert re.search(r"^4 .* unfenced ", shell.run(CLUSTER, "list-endpoints"), re.MULTILINE)
 
 

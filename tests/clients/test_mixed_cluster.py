@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.cluster import free_block
 from tests.clients.confluent import consuming, fill, rows
 from tests.clients.server import Node, node_command
 from tests.clients.waiting import SECONDS_MAX, until
+from tests.cluster.layout import free_block
 from tests.kafka.broker import CLUSTER_ID, Broker
 from tests.kafka.oracle import Oracle
 

@@ -1,10 +1,11 @@
 """`make chaos`: faults at random under clients at work, for as long as one likes, and a table of what was lost.
 
-    python -m tests.cluster.chaos --seconds 600 --seed 7 [--only leader]
+    python -m tests.cluster.chaos --seconds 600 --seed 7 [--only leader] [--layout apart]
 
-Every round has a topic and clients of its own, two clusters take turns: in one the links between the nodes go through this
-program and can be cut, in the other nobody stands between them. In the end all nodes stop, and the logs of all topics are
-compared. The exit status says whether all was well. A seed gives the same faults; what they meet differs from run to run.
+Every round has a topic and clients of its own. Clusters of several layouts take turns: of three nodes, of five, with controllers
+that are nodes of their own; in some the links between the nodes go through this program and can be cut, in others nobody stands
+between them. In the end all nodes stop, and the logs of all topics are compared. The exit status says whether all was well. A
+seed gives the same faults; what they meet differs from run to run.
 """
 
 import argparse
@@ -18,91 +19,125 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.checks import Verdict, check_replicas, suffer
-from tests.cluster.cluster import NODES, running
-from tests.cluster.faults import FAULTS, LINK_FAULTS
+from tests.cluster.checks import WRONG, Verdict, check_replicas, suffer
+from tests.cluster.cluster import Cluster, running
+from tests.cluster.faults import FAULTS, LINK_FAULTS, Fault
+from tests.cluster.layout import Layout
 
-ROUNDS_OF_A_CLUSTER: Final = 12
+ROUNDS_OF_A_CLUSTER: Final = 10
 EXAMPLES_MAX: Final = 3
-SETTINGS: Final = {"replica_lag_time_max_ms": "10000"}
-COLUMNS: Final = ("acknowledged", "lost", "twice", "out of order", "two values", "went back", "stuck", "longest gap")
+LAYOUTS: Final = {
+    "three": Layout(),
+    "three with links": Layout(has_links=True),
+    "apart": Layout(3, 0, 3),
+    "apart with links": Layout(3, 0, 3, has_links=True),
+    "five": Layout(5, 5),
+    "five with links": Layout(5, 5, has_links=True),
+}
+SETTINGS: Final = {
+    "replica_lag_time_max_ms": "10000",
+    "offsets_topic_num_partitions": "3",
+    "group_consumer_heartbeat_interval_ms": "500",
+    "group_consumer_min_heartbeat_interval_ms": "500",
+    "group_consumer_session_timeout_ms": "10000",
+    "group_consumer_min_session_timeout_ms": "10000",
+}
+OF_FIVE: Final = {"default_replication_factor": "5", "min_insync_replicas": "3"}  # any two may be away
 
 
 class Row(msgspec.Struct):
     """What became of all rounds of a fault."""
 
     times: int = 0
-    counts: dict[str, int] = {}
+    acknowledged: int = 0
+    wrong: dict[str, int] = {}
     gap_s: float = 0.0
     stuck: int = 0
 
     def add(self, found: Verdict) -> None:
         self.gap_s = max(self.gap_s, found.gap_s)
-        for column in COLUMNS[:6]:
-            value = getattr(found, column.replace(" ", "_"))
-            self.counts[column] = self.counts.get(column, 0) + (value if isinstance(value, int) else len(value))
+        self.acknowledged += found.acknowledged
+        for what, examples in found.wrong.items():
+            self.wrong[what] = self.wrong.get(what, 0) + len(examples)
 
 
-def campaign(seconds: float, seed: int, only: str) -> dict[str, Row]:
-    chance = random.Random(seed)
-    table: dict[str, Row] = {}
-    end_s = time.monotonic() + seconds
-    has_links = False
-    number = 0
-    while time.monotonic() < end_s:
-        faults = {name: fault for name, fault in (LINK_FAULTS if has_links else FAULTS).items() if only in name}
-        with tempfile.TemporaryDirectory() as folder, running(Path(folder), NODES, has_links, **SETTINGS) as cluster:
-            topics = []
-            for _ in range(ROUNDS_OF_A_CLUSTER if faults else 0):
-                name = chance.choice(sorted(faults))
-                number += 1
-                row = table.setdefault(name, Row())
-                row.times += 1
-                print(f"{number:4} {name}", end="", flush=True)
-                try:
-                    found = suffer(cluster, f"round-{number}", partial(faults[name], cluster, chance))
-                except AssertionError as error:  # it did not come back: the next round needs another cluster
-                    row.stuck += 1
-                    print(f": {error}\n" + "\n".join(getattr(error, "__notes__", [])), flush=True)
-                    break
-                row.add(found)
-                topics.append(f"round-{number}")
-                print(f": {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
-                show_wrong(found)
-                if time.monotonic() > end_s:
-                    break
-            else:
-                cluster.stop(*cluster.nodes)
-                for topic in topics:
-                    check_replicas(cluster, topic)
-        has_links = not has_links
-    return table
+class Campaign:
+    def __init__(self, seconds: float, seed: int, only: str) -> None:
+        self.end_s = time.monotonic() + seconds
+        self.chance = random.Random(seed)
+        self.only = only
+        self.table: dict[str, Row] = {}
+        self.number = 0
 
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.end_s
 
-def show_wrong(found: Verdict) -> None:
-    for column in COLUMNS[1:6]:
-        for example in getattr(found, column.replace(" ", "_"))[:EXAMPLES_MAX]:
-            print(f"     {column}: {example}", flush=True)
+    def run(self, layouts: list[str]) -> None:
+        while not self.is_over:
+            for name in layouts:
+                layout = LAYOUTS[name]
+                known = LINK_FAULTS if layout.has_links else FAULTS
+                faults = {what: fault for what, fault in known.items() if self.only in what}
+                if faults and not self.is_over:
+                    self._cluster(name, layout, faults)
+
+    def _cluster(self, name: str, layout: Layout, faults: dict[str, Fault]) -> None:
+        more = OF_FIVE if layout.brokers == 5 else {}
+        with tempfile.TemporaryDirectory() as folder, running(Path(folder), layout, **SETTINGS | more) as cluster:
+            print(name, flush=True)
+            topics: list[str] = []
+            while len(topics) < ROUNDS_OF_A_CLUSTER and not self.is_over:
+                if not self._round(cluster, *self.chance.choice(sorted(faults.items()))):
+                    return
+                topics.append(f"round-{self.number}")
+            cluster.stop(*cluster.nodes)
+            for topic in topics:
+                check_replicas(cluster, topic)
+
+    def _round(self, cluster: Cluster, name: str, fault: Fault) -> bool:
+        """Whether the cluster can be used for another."""
+        self.number += 1
+        row = self.table.setdefault(name, Row())
+        row.times += 1
+        print(f"{self.number:4} {time.strftime('%H:%M:%S')} {name}", end="", flush=True)
+        try:
+            found = suffer(cluster, f"round-{self.number}", partial(fault, cluster, self.chance))
+        except AssertionError as error:
+            row.stuck += 1
+            print(f": {error}\n" + "\n".join(getattr(error, "__notes__", [])), flush=True)
+            return False
+        row.add(found)
+        print(f": {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
+        for what, examples in found.wrong.items():
+            print("\n".join(f"     {what}: {example}" for example in examples[:EXAMPLES_MAX]), flush=True)
+        if found.wrong:
+            print(cluster.said(), flush=True)
+        return True
 
 
 def show(table: dict[str, Row]) -> bool:
     """Prints the table; whether all is well."""
     width = max(len(name) for name in table)
-    print(f"\n{'fault':{width}} {'times':>6} " + " ".join(f"{column:>12}" for column in COLUMNS))
+    columns = ("acknowledged", *(what.replace("_", " ") for what in WRONG), "stuck", "longest gap")
+    print(f"\n{'fault':{width}} {'times':>6} " + " ".join(f"{column:>12}" for column in columns))
     for name, row in sorted(table.items()):
-        cells = [str(row.counts.get(column, 0)) for column in COLUMNS[:6]] + [str(row.stuck), f"{row.gap_s:.1f} s"]
-        print(f"{name:{width}} {row.times:6} " + " ".join(f"{cell:>12}" for cell in cells))
-    return not any(row.stuck or any(row.counts.get(column) for column in COLUMNS[1:6]) for row in table.values())
+        cells = [row.acknowledged, *(row.wrong.get(what, 0) for what in WRONG), row.stuck, f"{row.gap_s:.1f} s"]
+        print(f"{name:{width}} {row.times:6} " + " ".join(f"{cell!s:>12}" for cell in cells))
+    return not any(row.stuck or row.wrong for row in table.values())
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Faults at random in a cluster of three.")
+    parser = argparse.ArgumentParser(description="Faults at random in clusters of several layouts.")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--only", default="", help="faults with this in their name")
+    parser.add_argument("--layout", action="append", choices=LAYOUTS, help="this one alone; may be given again")
     given = parser.parse_args()
     print(f"seed {given.seed}")
-    return 0 if show(campaign(given.seconds, given.seed, given.only)) else 1
+    campaign = Campaign(given.seconds, given.seed, given.only)
+    campaign.run(given.layout or [*LAYOUTS])
+    return 0 if show(campaign.table) else 1
 
 
 if __name__ == "__main__":

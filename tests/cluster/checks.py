@@ -1,12 +1,15 @@
 """What must hold when the nodes are well again, whatever was done to them.
 
 1. Every acknowledged record is there once, at its offset; none is there twice; the order of a writer in a partition is kept.
-2. No two readers ever saw two values at one offset.
-3. Committed offsets never go back.
-4. The logs of all replicas are the same, byte for byte.
+2. No two readers ever saw two values at one offset, nor skipped one.
+3. Committed offsets never go back, and no partition of a group has two owners.
+4. Topics are there that were created, and those are gone that were deleted.
+5. The logs of all replicas are the same, byte for byte.
+6. No node has complained of itself.
 """
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,11 +21,13 @@ from odradek.wire.batch import headers
 from tests.clients.confluent import consuming, read
 from tests.clients.waiting import until
 from tests.cluster.cluster import Cluster
-from tests.cluster.workload import PARTITIONS, Place, Workload
+from tests.cluster.settings import PARTITIONS, Place
+from tests.cluster.workload import Workload
 
 LOG_SUFFIX: Final = ".log"
 GROUP_OFFSETS: Final = "__consumer_offsets"
 WATERMARK_SECONDS_MAX: Final = 30
+COMPLAINTS: Final = ("internal error", "Traceback", "AssertionError", "never retrieved", "never awaited")
 
 
 class Verdict(msgspec.Struct):
@@ -34,24 +39,36 @@ class Verdict(msgspec.Struct):
     out_of_order: list[str] = []
     two_values: list[str] = []
     went_back: list[str] = []
+    skipped: list[str] = []
+    owned_twice: list[str] = []
+    topics: list[str] = []
+    complaints: list[str] = []
     gap_s: float = 0.0
 
     @property
-    def is_good(self) -> bool:
-        return not (self.lost or self.twice or self.out_of_order or self.two_values or self.went_back)
+    def wrong(self) -> dict[str, list[str]]:
+        found = msgspec.structs.asdict(self)
+        return {name: value for name, value in found.items() if isinstance(value, list) and value}
+
+
+WRONG: Final = tuple(field.name for field in msgspec.structs.fields(Verdict) if field.name not in ("acknowledged", "gap_s"))
 
 
 def verdict(workload: Workload) -> Verdict:
     """Reads everything once more, and compares it with the history."""
     found = read_all(workload)
     there = dict(found)
-    result = Verdict(went_back=workload.witness.went_back, gap_s=max(writer.gap_s for writer in workload.writers))
+    result = Verdict(gap_s=max(writer.gap_s for writer in workload.writers))
+    for group in workload.groups:
+        result.went_back += group.went_back
+        result.skipped += group.skipped
+        result.owned_twice += group.owned_twice
     for writer in workload.writers:
         result.acknowledged += len(writer.acknowledged)
         for place, value in writer.acknowledged.items():
             if there.get(place) != value:
                 result.lost.append(f"{value!r} is not at {place}, but {there.get(place)!r}")
-    for member in workload.members:
+    for member in (member for group in workload.groups for member in group.members):
         result.two_values += [
             f"{place}: {value!r}, {there.get(place)!r}" for place, value in member.read if there.get(place) != value
         ]
@@ -72,15 +89,24 @@ def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> V
     """Has clients at work before, during and after the fault; then looks whether all is as they were told."""
     with cluster.explaining():
         cluster.heal()
+        before = complaints(cluster)
         with Workload(cluster.bootstrap, topic) as workload:
             workload.begins()
             fault(workload)
             workload.goes_on()
+            cluster.heal()
             cluster.all_in_sync(topic)
             workload.finish()
         found = verdict(workload)
         check_replicas(cluster, topic)
+        found.topics = workload.administrator.broken_promises(cluster)
+        found.complaints = [line for line in complaints(cluster) if line not in before]
     return found
+
+
+def complaints(cluster: Cluster) -> list[str]:
+    """Lines of the nodes that only a mistake of theirs explains."""
+    return [line for number in cluster.nodes for line in cluster.lines(number) if any(word in line for word in COMPLAINTS)]
 
 
 def read_all(workload: Workload) -> list[tuple[Place, bytes]]:
@@ -100,8 +126,13 @@ def log_bytes(folder: Path) -> bytes:
 
 def check_replicas(cluster: Cluster, topic: str) -> None:
     """The logs of the topic and of the groups' offsets; until they are the same, where nodes still write."""
-    logs = [Path(node.folder) for node in cluster.nodes]
-    names = sorted(name for name in os.listdir(logs[0]) if name.rpartition("-")[0] in (topic, GROUP_OFFSETS))
-    assert len(names) > PARTITIONS
-    for name in names:
-        until(lambda name=name: len({log_bytes(folder / name) for folder in logs}) == 1, f"{name} the same on all nodes")  # type: ignore[misc]
+    folders: dict[str, list[Path]] = {}
+    for number in cluster.brokers:
+        home = Path(cluster.nodes[number].folder)
+        for name in sorted(os.listdir(home)):
+            if re.fullmatch(rf"({re.escape(topic)}|{GROUP_OFFSETS})-\d+", name):
+                folders.setdefault(name, []).append(home / name)
+    assert len(folders) > PARTITIONS
+    for name, copies in folders.items():
+        assert len(copies) > 1
+        until(lambda copies=copies: len({log_bytes(folder) for folder in copies}) == 1, f"{name} the same on all nodes")  # type: ignore[misc]

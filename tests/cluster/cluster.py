@@ -7,17 +7,15 @@ Invariants
 
 import os
 import signal
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
 from typing import Final, TypeVar
 
 from odradek.cli.start import FILE, SCREEN, write
-from odradek.cli.up import Node, prepare
-from odradek.core.config.local_cluster import local_cluster
-from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
+from odradek.cli.storage import configured
+from odradek.cli.up import Node, format_new
 from odradek.core.metadata.topic_names import CLUSTER_METADATA
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -29,161 +27,148 @@ from odradek.wire.messages import (
     MetadataResponse,
 )
 from tests.clients.waiting import until
+from tests.cluster.layout import Layout, Places, free_block
 from tests.cluster.links import Links
 from tests.node.socket_client import Closed, SocketClient
 
-NODES: Final = 3
-PORT_MIN: Final = 11_000  # below the ports that the system gives to whoever asks for any
-PORTS: Final = 9_000
 STOP_SECONDS_MAX: Final = 60
 LOG_LINES_MAX: Final = 40
-SETTINGS: Final = {"offsets.topic.num.partitions": "3"}
 
 Answer = TypeVar("Answer", bound=Message)
 
 
-def free_ports(count: int) -> int:
-    """The first of so many in a row that are free, as are those of their controllers."""
-    for number in range(PORTS // count):
-        port = PORT_MIN + (os.getpid() * 31 + number * count) % PORTS
-        try:
-            for each in range(port, port + count):
-                for wanted in (each, each + CONTROLLER_PORT_DISTANCE):
-                    socket.create_server(("127.0.0.1", wanted)).close()
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no free ports for a cluster")
-
-
 class Cluster:
-    def __init__(self, folder: Path, count: int = NODES, has_links: bool = False, **settings: str) -> None:
-        """With links, the nodes reach each other through this process alone."""
-        self.count = count
-        self.first_port = free_ports(3 * count)
-        self.links = Links(self._routes() if has_links else {})
-        folders = [str(folder / f"node-{number}") for number in range(1, count + 1)]
-        more = SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
-        for number, values in enumerate(local_cluster(folders, self.first_port)):
-            write(os.path.join(folders[number], FILE), values | more | (self._places(number) if has_links else {}))
-        self.nodes = prepare(str(folder), count, self.first_port)
-        self.paused: set[Node] = set()
+    """Nodes go by their numbers."""
 
-    def _ports(self, number: int) -> tuple[int, int, int]:
-        """For clients, for the other brokers, and where these are told to go; the same for controllers, further up."""
-        return self.first_port + number, self.first_port + self.count + number, self.first_port + 2 * self.count + number
+    def __init__(self, folder: Path, layout: Layout, **settings: str) -> None:
+        """`settings` go to all nodes; `{node}` in a value is the node's number. With links, the nodes reach each other through
+        this process alone."""
+        self.layout = layout
+        self.places = Places(layout, free_block(layout.ports))
+        self.links = Links(self.places.routes())
+        self.nodes: dict[int, Node] = {}
+        for number in layout.nodes:
+            home = str(folder / f"node-{number}")
+            more = {key.replace("_", "."): value.format(node=number) for key, value in settings.items()}
+            write(os.path.join(home, FILE), self.places.settings(number, home) | more)
+            self.nodes[number] = Node(number, home, os.path.join(home, FILE), self.places.address(number))
+        format_new([configured(node.properties) for node in self.nodes.values()])
+        self.paused: set[int] = set()
+        self.ended: set[int] = set(layout.nodes)  # because somebody wanted it
 
-    def _routes(self) -> dict[int, tuple[int, int]]:
-        routes = {}
-        for number in range(self.count):
-            client, inner, outer = self._ports(number)
-            routes[outer] = (number + 1, inner)
-            routes[outer + CONTROLLER_PORT_DISTANCE] = (number + 1, client + CONTROLLER_PORT_DISTANCE)
-        return routes
-
-    def _places(self, number: int) -> dict[str, str]:
-        client, inner, outer = self._ports(number)
-        outers = [self._ports(each)[2] + CONTROLLER_PORT_DISTANCE for each in range(self.count)]
-        return {
-            "listeners": ",".join(
-                f"{name}://127.0.0.1:{port}"
-                for name, port in (("PLAINTEXT", client), ("LINK", inner), ("CONTROLLER", client + CONTROLLER_PORT_DISTANCE))
-            ),
-            "advertised.listeners": ",".join(
-                f"{name}://127.0.0.1:{port}"
-                for name, port in (("PLAINTEXT", client), ("LINK", outer), ("CONTROLLER", outer + CONTROLLER_PORT_DISTANCE))
-            ),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "LINK",
-            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in outers),
-        }
+    @property
+    def brokers(self) -> range:
+        return self.layout.broker_numbers
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(node.address for node in self.nodes)
+        return ",".join(self.nodes[number].address for number in self.brokers)
+
+    def logs(self, topic: str) -> dict[int, set[str]]:
+        """The folders of a topic's partitions, by broker, with those that are about to be removed."""
+        return {number: {path.name for path in Path(self.nodes[number].folder).glob(f"{topic}-*")} for number in self.brokers}
 
     # -- what can be done to a node
 
-    def start(self, *nodes: Node) -> None:
-        for node in nodes:
-            assert not is_running(node)
-            node.start()
+    def start(self, *numbers: int) -> None:
+        for number in numbers:
+            assert not self.is_running(number)
+            self.nodes[number].start()
+            self.ended.discard(number)
 
-    def kill(self, *nodes: Node) -> None:
-        for node in nodes:
-            process_of(node).send_signal(signal.SIGKILL)
-        for node in nodes:
-            process_of(node).wait(STOP_SECONDS_MAX)
+    def kill(self, *numbers: int) -> None:
+        self._end(signal.SIGKILL, numbers)
 
-    def stop(self, *nodes: Node) -> None:
+    def stop(self, *numbers: int) -> None:
         """Cleanly, all of them at once."""
-        for node in nodes:
-            process_of(node).send_signal(signal.SIGTERM)
-        for node in nodes:
-            status = process_of(node).wait(STOP_SECONDS_MAX)
-            assert status == 0, f"node {node.number} ended with {status}"
+        for number, status in self._end(signal.SIGTERM, numbers).items():
+            assert status == 0, f"node {number} ended with {status}"
 
-    def pause(self, *nodes: Node) -> None:
-        for node in nodes:
-            process_of(node).send_signal(signal.SIGSTOP)
-            self.paused.add(node)
+    def _end(self, how: signal.Signals, numbers: Iterable[int]) -> dict[int, int]:
+        self.ended |= set(numbers)
+        for number in numbers:
+            self.process(number).send_signal(how)
+        return {number: self.process(number).wait(STOP_SECONDS_MAX) for number in numbers}
 
-    def go_on(self, *nodes: Node) -> None:
-        for node in nodes:
-            process_of(node).send_signal(signal.SIGCONT)
-            self.paused.discard(node)
+    def pause(self, *numbers: int) -> None:
+        for number in numbers:
+            self.process(number).send_signal(signal.SIGSTOP)
+            self.paused.add(number)
+
+    def go_on(self, *numbers: int) -> None:
+        for number in numbers:
+            self.process(number).send_signal(signal.SIGCONT)
+            self.paused.discard(number)
+
+    def process(self, number: int) -> Popen[bytes]:
+        process = self.nodes[number].process
+        assert process is not None
+        return process
+
+    def is_running(self, number: int) -> bool:
+        process = self.nodes[number].process
+        return process is not None and process.poll() is None
 
     # -- who is who
 
-    def by_number(self, number: int) -> Node:
-        return self.nodes[number - 1]
+    def serving(self) -> list[int]:
+        return [number for number in self.brokers if self.is_running(number) and number not in self.paused]
 
-    def serving(self) -> list[Node]:
-        return [node for node in self.nodes if is_running(node) and node not in self.paused]
+    def connected(self, number: int) -> SocketClient:
+        return SocketClient(self.places.client_port(number))
 
-    def ask(self, node: Node, request: Message, version: int, response: type[Answer]) -> Answer | None:
+    def ask(self, number: int, request: Message, version: int, response: type[Answer]) -> Answer | None:
         """None when it does not answer."""
         try:
-            with SocketClient(self.first_port + node.number - 1) as client:
+            with self.connected(number) as client:
                 return client.ask(request, version, response)
         except (OSError, Closed):
             return None
 
-    def _known(self, look: Callable[[Node], int | None], what: str) -> Node:
-        """The node whose number any of those that serve knows."""
+    def _known(self, look: Callable[[int], int | None], what: str) -> int:
+        """The node that any of those that serve knows."""
 
-        def ask_all() -> list[int]:
-            return [number for node in self.serving() if (number := look(node)) is not None and number > 0][:1]
+        def ask_all() -> int | None:
+            found = (look(number) for number in self.serving())
+            return next((number for number in found if number is not None and number > 0), None)
 
-        return self.by_number(until(ask_all, what)[0])
+        known = until(ask_all, what)
+        assert known is not None
+        return known
 
-    def leader(self, topic: str, index: int = 0) -> Node:
-        return self._known(lambda node: self.leaders(node, topic).get(index), f"the leader of {topic}-{index}")
+    def leader(self, topic: str, index: int = 0) -> int:
+        return self._known(lambda number: self.leaders(number, topic).get(index), f"the leader of {topic}-{index}")
 
-    def leaders(self, node: Node, topic: str) -> dict[int, int]:
-        return {each.partition_index: each.leader_id for each in self.partitions(node, topic)}
+    def leaders(self, number: int, topic: str) -> dict[int, int]:
+        return {each.partition_index: each.leader_id for each in self.partitions(number, topic)}
 
-    def partitions(self, node: Node, topic: str) -> list[MetadataResponse.MetadataResponsePartition]:
+    def partitions(self, number: int, topic: str) -> list[MetadataResponse.MetadataResponsePartition]:
         """As this node knows them."""
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        answer = self.ask(node, request, 12, MetadataResponse)
+        answer = self.ask(number, request, 12, MetadataResponse)
         return [] if answer is None or answer.topics is None else answer.topics[0].partitions
 
-    def controller(self) -> Node:
+    def topics(self, number: int) -> set[str]:
+        """That this node knows."""
+        answer = self.ask(number, MetadataRequest(topics=None), 12, MetadataResponse)
+        assert answer is not None, f"node {number} does not answer"
+        return {topic.name or "" for topic in answer.topics}
+
+    def controller(self) -> int:
         """Who leads the quorum."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=CLUSTER_METADATA, partitions=[partition])
 
-        def look(node: Node) -> int | None:
-            answer = self.ask(node, DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse)
+        def look(number: int) -> int | None:
+            answer = self.ask(number, DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse)
             return answer.topics[0].partitions[0].leader_id if answer is not None and answer.topics else None
 
         return self._known(look, "the leader of the quorum")
 
-    def coordinator(self, group: str) -> Node:
-        def look(node: Node) -> int | None:
+    def coordinator(self, group: str) -> int:
+        def look(number: int) -> int | None:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-            answer = self.ask(node, request, 4, FindCoordinatorResponse)
+            answer = self.ask(number, request, 4, FindCoordinatorResponse)
             return answer.coordinators[0].node_id if answer is not None and answer.coordinators else None
 
         return self._known(look, f"the coordinator of {group}")
@@ -191,23 +176,32 @@ class Cluster:
     # -- waiting
 
     def heal(self) -> None:
-        """Ends whatever was done to it, until every node knows all of them."""
+        """Ends whatever was done to it, until every broker knows all of them."""
         self.links.heal()
         self.go_on(*self.paused.copy())
-        self.start(*(node for node in self.nodes if not is_running(node)))
+        self.check_alive()
+        self.start(*self.ended)
 
         def look() -> bool:
-            found = [self.ask(node, MetadataRequest(topics=[]), 12, MetadataResponse) for node in self.nodes]
-            return all(seen is not None and len(seen.brokers) == self.count for seen in found)
+            self.check_alive()
+            found = [self.ask(number, MetadataRequest(topics=[]), 12, MetadataResponse) for number in self.brokers]
+            return all(seen is not None and len(seen.brokers) == self.layout.brokers for seen in found)
 
         until(look, "all nodes there")
 
-    def all_in_sync(self, topic: str, copies: int = NODES) -> None:
-        """Until every node is there, and knows that every copy of the topic is in sync."""
+    def check_alive(self) -> None:
+        """No node has ended by itself."""
+        for number in self.layout.nodes:
+            if number not in self.ended:
+                assert self.is_running(number), f"node {number} has ended with {self.process(number).returncode}"
+
+    def all_in_sync(self, topic: str) -> None:
+        """Until every broker is there, and knows that every copy of the topic is in sync."""
 
         def look() -> bool:
-            found = [self.partitions(node, topic) for node in self.nodes]
-            return all(seen and all(len(each.isr_nodes) == copies for each in seen) for seen in found)
+            self.check_alive()
+            found = [self.partitions(number, topic) for number in self.brokers]
+            return all(seen and all(len(each.isr_nodes) == len(each.replica_nodes) for each in seen) for seen in found)
 
         until(look, f"all replicas of {topic} in sync")
 
@@ -220,36 +214,31 @@ class Cluster:
             error.add_note(self.said())
             raise
 
+    def lines(self, number: int) -> list[str]:
+        """What a node said."""
+        node = self.nodes[number]
+        screen = SCREEN.format(address=node.address, data=node.folder, settings=node.properties).splitlines()
+        with open(os.path.join(node.folder, "node.log"), errors="replace") as file:
+            return [line for line in file.read().splitlines() if line not in screen]
+
     def said(self) -> str:
         """The last lines of each node's log."""
         parts: list[str] = []
-        for node in self.nodes:
-            screen = SCREEN.format(address=node.address, data=node.folder, settings=node.properties).splitlines()
-            with open(os.path.join(node.folder, "node.log"), errors="replace") as file:
-                lines = [line for line in file.read().splitlines() if line not in screen]
-            parts += [f"-- node {node.number}", *lines[-LOG_LINES_MAX:]]
+        for number in self.nodes:
+            parts += [f"-- node {number}", *self.lines(number)[-LOG_LINES_MAX:]]
         return "\n".join(parts)
 
 
-def process_of(node: Node) -> Popen[bytes]:
-    assert node.process is not None
-    return node.process
-
-
-def is_running(node: Node) -> bool:
-    return node.process is not None and node.process.poll() is None
-
-
 @contextmanager
-def running(folder: Path, count: int = NODES, has_links: bool = False, **settings: str) -> Iterator[Cluster]:
-    cluster = Cluster(folder, count, has_links, **settings)
+def running(folder: Path, layout: Layout | None = None, **settings: str) -> Iterator[Cluster]:
+    cluster = Cluster(folder, layout or Layout(), **settings)
     with cluster.links:
         try:
             with cluster.explaining():
                 cluster.heal()
             yield cluster
         finally:
-            for node in cluster.nodes:
-                if is_running(node):
-                    process_of(node).kill()
-                    process_of(node).wait()
+            for number in cluster.nodes:
+                if cluster.is_running(number):
+                    cluster.process(number).kill()
+                    cluster.process(number).wait()

@@ -11,6 +11,7 @@ Invariants
 import asyncio
 import re
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Self
 
@@ -47,11 +48,13 @@ class Links:
 
     # -- what can be done to a link
 
-    def cut(self, sources: list[int], targets: list[int]) -> None:
+    def cut(self, sources: Iterable[int], targets: Iterable[int]) -> None:
         self.silent |= {(source, target) for source in sources for target in targets if source != target}
 
-    def slow(self, delay_s: float) -> None:
-        self.delays_s = {(source, target): delay_s for source in EVERYBODY for target in EVERYBODY}
+    def slow(self, numbers: Iterable[int], delay_s: float) -> None:
+        """All links from and to these nodes."""
+        for number in numbers:
+            self.delays_s |= {link: delay_s for other in EVERYBODY for link in ((number, other), (other, number))}
 
     def reset(self) -> None:
         self.resets += 1

@@ -3,7 +3,6 @@
 Invariants
  1. A value is the writer and its number, so that it says where it has to be: numbers go to the partitions in turn, in order.
  2. A writer never waits for one partition with the others: each has its own limit of records that are not acknowledged yet.
- 3. What the witness sees as committed is compared with what was acknowledged before it asked.
 """
 
 import threading
@@ -11,28 +10,19 @@ import time
 from collections import Counter
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.clients.waiting import until
+from tests.cluster.administrator import Administrator
+from tests.cluster.group import PROTOCOLS, Group, Member, Witness
+from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place
 
-PARTITIONS: Final = 3
 WRITERS: Final = 2
-MEMBERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
-POLL_SECONDS: Final = 0.02
 STUCK_SECONDS: Final = 0.8
-RECORDS_MAX: Final = 200
-WITNESS_SECONDS: Final = 0.2
 JOIN_SECONDS_MAX: Final = 60.0
-EAGER: Final[dict[str, Any]] = {
-    "log_level": 0,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 200,
-    "retry.backoff.ms": 20,
-    "socket.timeout.ms": 6_000,  # a paused node keeps its connections: nothing else tells a client to look elsewhere
-}
 PATIENT: Final = {
     "enable.idempotence": True,
     "acks": "all",
@@ -40,9 +30,6 @@ PATIENT: Final = {
     "delivery.timeout.ms": 300_000,
     "request.timeout.ms": 5_000,
 }
-MEMBER: Final = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": 10_000, "check.crcs": True}
-
-Place = tuple[int, int]  # partition and offset
 
 
 class Writer:
@@ -88,58 +75,6 @@ class Writer:
         return [index for index, last_s in self.last_s.items() if time.monotonic() - last_s >= seconds]
 
 
-class Member:
-    """A member of the group that commits what it has read, and remembers both."""
-
-    def __init__(self, bootstrap: str, topic: str, workload: "Workload") -> None:
-        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, **EAGER, **MEMBER})
-        self.consumer.subscribe([topic])
-        self.topic = topic
-        self.workload = workload
-        self.read: list[tuple[Place, bytes]] = []
-
-    def go_on(self) -> None:
-        positions: dict[int, int] = {}
-        for message in self.consumer.consume(RECORDS_MAX, POLL_SECONDS):
-            partition, offset, value = message.partition(), message.offset(), message.value()
-            if message.error() is None and partition is not None and offset is not None and value is not None:
-                self.read.append(((partition, offset), value))
-                positions[partition] = offset + 1
-        if positions:
-            try:
-                wanted = [TopicPartition(self.topic, index, offset) for index, offset in positions.items()]
-                done = self.consumer.commit(offsets=wanted, asynchronous=False)
-            except KafkaException:
-                return  # not committed: whoever has the partition next reads it again
-            for each in done or ():
-                if each.error is None:
-                    self.workload.committed[each.partition] = max(each.offset, self.workload.committed[each.partition])
-
-
-class Witness:
-    """Asks again and again what the group has committed, without being of it."""
-
-    def __init__(self, bootstrap: str, topic: str, workload: "Workload") -> None:
-        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, **EAGER})
-        self.wanted = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-        self.workload = workload
-        self.seen = 0
-        self.went_back: list[str] = []
-
-    def go_on(self) -> None:
-        before = dict(self.workload.committed)
-        try:
-            found = self.consumer.committed(self.wanted, timeout=5)
-        except KafkaException:
-            return
-        for each in found:
-            promised = before.get(each.partition, 0)
-            if each.error is None and promised > max(each.offset, 0):  # none is below 0
-                self.went_back.append(f"partition {each.partition}: {each.offset} after {promised}")
-        self.seen += 1
-        self.workload.is_over.wait(WITNESS_SECONDS)
-
-
 class Workload:
     """`with Workload(...)`: all of them at work, each in a thread."""
 
@@ -150,16 +85,15 @@ class Workload:
         client.create_topics([NewTopic(topic, PARTITIONS)])[topic].result()
         self.is_over = threading.Event()  # for readers
         self.is_written = threading.Event()  # for writers
-        self.committed: Counter[int] = Counter()  # the highest that was acknowledged
         self.errors: list[BaseException] = []
         self.writers = [Writer(bootstrap, topic, f"writer-{number}") for number in range(WRITERS)]
-        self.members = [Member(bootstrap, topic, self) for _ in range(MEMBERS)]
-        self.witness = Witness(bootstrap, topic, self)
-        self.readers: list[Member | Witness] = [*self.members, self.witness]
+        self.groups = [Group(bootstrap, topic, protocol, self.is_over) for protocol in PROTOCOLS]
+        self.administrator = Administrator(bootstrap, topic, self.is_over)
+        self.readers: list[Member | Witness] = [part for group in self.groups for part in group.parts]
         self.write_threads = [self._thread(writer, self.is_written) for writer in self.writers]
-        self.read_threads = [self._thread(reader, self.is_over) for reader in self.readers]
+        self.read_threads = [self._thread(part, self.is_over) for part in (*self.readers, self.administrator)]
 
-    def _thread(self, part: Writer | Member | Witness, end: threading.Event) -> threading.Thread:
+    def _thread(self, part: Writer | Member | Witness | Administrator, end: threading.Event) -> threading.Thread:
         def work() -> None:
             try:
                 while not end.is_set():
@@ -188,9 +122,9 @@ class Workload:
     # -- waiting
 
     def begins(self) -> None:
-        """Until writers write, and the group has formed: every member has a share, and all partitions have an offset."""
-        until(lambda: len(self.committed) == PARTITIONS, "the group's first offsets")
-        until(lambda: all(member.read for member in self.members), "a share for every member")
+        """Until writers write, and the groups have formed."""
+        for group in self.groups:
+            group.begins()
         self.goes_on()
 
     def goes_on(self) -> None:
@@ -210,8 +144,12 @@ class Workload:
         """Until in so many partitions nothing was acknowledged for so long."""
         until(lambda: all(len(writer.stuck(seconds)) >= partitions for writer in self.writers), "writers that wait")
 
+    def goes_on_for(self, seconds: float) -> None:
+        self.is_over.wait(seconds)
+        self._reaches([])
+
     def finish(self) -> None:
-        """Until all that was sent is acknowledged, read by the group and committed."""
+        """Until all that was sent is acknowledged, read by the groups and committed."""
         self.is_written.set()
         for thread in self.write_threads:
             thread.join(JOIN_SECONDS_MAX)
@@ -219,9 +157,6 @@ class Workload:
             assert writer.producer.flush(JOIN_SECONDS_MAX) == 0
         self._reaches([(writer, index, writer.sent[index]) for writer in self.writers for index in range(PARTITIONS)])
         wanted = {place for writer in self.writers for place in writer.acknowledged}
-        until(lambda: wanted <= {place for member in self.members for place, _ in list(member.read)}, "all records at the group")
-        ends = {index: max(offset for partition, offset in wanted if partition == index) + 1 for index in range(PARTITIONS)}
-        until(lambda: all(self.committed[index] >= end for index, end in ends.items()), "all offsets committed")
-        seen = self.witness.seen
-        until(lambda: self.witness.seen > seen + 1, "the witness")
+        for group in self.groups:
+            group.has_read(wanted)
         self.is_over.set()
