@@ -23,7 +23,19 @@ from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import AbortTransactionRecord, BeginTransactionRecord, FeatureLevelRecord, TopicRecord
 from tests.log.disk import SimDisk
-from tests.node.metadata import CONFIG, DIRECTORY_ID, ENDPOINTS, NODE, clock, create, formatted, register, started, with_log
+from tests.node.metadata import (
+    CLUSTER_ID,
+    CONFIG,
+    DIRECTORY_ID,
+    ENDPOINTS,
+    NODE,
+    clock,
+    create,
+    formatted,
+    register,
+    started,
+    with_log,
+)
 
 FOLDER = "/disk/data"
 LOG = f"{FOLDER}/__cluster_metadata-0"
@@ -416,6 +428,21 @@ def test_a_node_that_is_no_voter_does_not_start(changed: dict[str, object], mess
     disk = new_disk()
     with pytest.raises(QuorumError, match=message):
         Quorum(disk, FOLDER, msgspec.structs.replace(CONFIG, **changed), clock())
+
+
+def test_a_controller_that_does_not_vote_follows_those_who_do() -> None:
+    """Also one whose folder was lost: the voters know it by the folder that it had."""
+    disk = SimDisk()
+    there = Voter(2, b"another folder's", (("CONTROLLER", "elsewhere", 9094),))
+    for voters in ((there,), (there, Voter(NODE, b"a folder that is", ENDPOINTS))):
+        path = f"/disk/{len(voters)}"
+
+        format_folder(
+            disk, path, node_id=NODE, cluster_id=CLUSTER_ID, directory_id=DIRECTORY_ID, now_ms=0, voters=VoterSet(voters)
+        )
+        quorum = Quorum(disk, path, CONFIG, clock())
+        assert not quorum.machine.is_voter
+        assert quorum.voters.ids == [voter.id for voter in voters]
 
 
 def test_new_addresses_of_the_voter_are_written_into_the_log() -> None:

@@ -162,8 +162,10 @@ class Quorum:
             )
         if not config.endpoints:
             return
-        is_other = voters.voters and not voters.is_voter(config.raft().key)
-        if is_other and (voters.find(config.node_id) is not None or len(voters.voters) == 1):
+        here = {(host, port) for _, host, port in config.endpoints}
+        others = [voter for voter in voters.voters if voter.id != config.node_id]
+        there = {(host, port) for voter in others for _, host, port in voter.endpoints} - here
+        if voters.voters and not voters.is_voter(config.raft().key) and not there:  # nobody else can lead
             raise QuorumError(
                 f"node.id={config.node_id} with the directory.id of its meta.properties is no voter of "
                 f"{self.metadata_log.folder}, which has {voters.ids}: start the node that the folder belongs to"
