@@ -40,11 +40,11 @@ RSS_BYTES_MAX = 200 * 1024 * 1024
 BOMBS_BYTES_MAX = 550 * 1024 * 1024  # two at a time, once in parts and once as a whole
 FILES_WANTED = CLIENTS + 500
 WAIT_MS = 600_000
-ROUNDS = 8
-WARM_ROUNDS = 3  # until there is all the memory that a round needs
+ROUNDS = 13
+WARM_ROUNDS = 7  # until there is all the memory that a round needs: what was seen grows so long, and then stays for ever
 SOCKETS_OF_ITS_OWN_MAX = 20
 CLIENTS_OF_A_ROUND = 2_000
-LEFT_BYTES_MAX = 6 * 1024 * 1024  # four rounds that leave a kB of each connection are 8 MB
+LEFT_BYTES_MAX = 4 * 1024 * 1024  # five rounds that leave half a kB of each connection are 5 MB
 SILENCE_SECONDS_MAX = 30
 OTHER = 77  # the correlation id of the one who waits for its turn
 
