@@ -184,6 +184,8 @@ class Fetch:
         at_least_one = self.size == 0
         bytes_max = min(wanted.partition_max_bytes, max(self.bytes_max - self.size, 0))
         found: Sized = partition.read(wanted.fetch_offset, bytes_max, upper, at_least_one=at_least_one)
+        if replica is not None and len(found) and partition.holds_back(replica):
+            found = NO_RECORDS
         if replica is not None and not self.has_waited:  # what it asks for, it has everything below
             partition.fetched(replica, wanted.fetch_offset, wanted.log_start_offset, self.replica_epoch)
             high_watermark = partition.high_watermark
@@ -257,7 +259,7 @@ class Fetch:
 
     def partition_changed(self, partition: Readable) -> None:
         """Counts what there is to read now, and answers when it is enough."""
-        if self.timer is None:
+        if self.timer is None or self._is_held_back(partition):
             return
         if not partition.is_closed and self.request.min_bytes > 1:
             wanted = self.partitions[partition].wanted
@@ -278,6 +280,15 @@ class Fetch:
     def _has_more(self, partition: Readable) -> bool:
         """A reader of what is committed waits for the last stable offset, which may stand while the log grows."""
         return partition.last_stable_offset > self.partitions[partition].wanted.fetch_offset
+
+    def _is_held_back(self, partition: Readable) -> bool:
+        """Whether what a throttled follower waits for would not be given to it."""
+        if self.replica_id < 0 or partition.is_closed:
+            return False
+        try:
+            return partition.holds_back(partition.follower(self.replica_id, -1))
+        except Refused:
+            return False  # it is no replica any more, and hears of it
 
     def stop(self) -> None:
         """Waits no longer."""
@@ -307,6 +318,8 @@ class Fetch:
 
     def response(self, answers: list[PartitionAnswer]) -> FetchResponse:
         session = self.session
+        for partition, size in self.sizes.items() if self.replica_id >= 0 else ():
+            partition.sent(size)
         if session is None:
             return FetchResponse(
                 session_id=NO_SESSION, responses=by_topic(self.interests, answers), node_endpoints=self._endpoints(answers)
