@@ -1,4 +1,4 @@
-"""Nodes of a cluster are killed, stopped and paused under clients that write, read and commit: what was promised holds.
+"""Nodes of a cluster are killed, stopped, paused and cut off under clients that write, read and commit: what was promised holds.
 
 `make chaos` does the same at random, and more, for as long as one likes.
 """
@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
-from tests.cluster.chaos import SETTINGS
+from tests.cluster.chaos import LAYOUTS, SETTINGS
 from tests.cluster.checks import suffer
 from tests.cluster.cluster import Cluster, running
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import FAULTS, LINK_FAULTS, Fault
 from tests.cluster.layout import Layout
 
+IMPATIENT = {"broker_session_timeout_ms": "3000", "broker_heartbeat_interval_ms": "500", "replica_lag_time_max_ms": "3000"}
 SESSION_MS = "600000"  # longer than any test waits: that a process has ended has to be seen, not waited for
 
 
@@ -22,6 +23,19 @@ SESSION_MS = "600000"  # longer than any test waits: that a process has ended ha
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(tmp_path_factory.mktemp("cluster"), Layout(), **SETTINGS | {"broker_session_timeout_ms": SESSION_MS}) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Its controllers are nodes of their own; whoever is silent is soon given up."""
+    with running(tmp_path_factory.mktemp("cluster"), LAYOUTS["apart with links"], **SETTINGS | IMPATIENT) as started:
+        yield started
+
+
+def check(cluster: Cluster, name: str, fault: Fault) -> None:
+    found = suffer(cluster, name.replace(",", "").replace(" ", "-"), partial(fault, cluster, Random(0)))
+    assert found.acknowledged > 0
+    assert not found.wrong
 
 
 @pytest.mark.parametrize(
@@ -36,10 +50,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ],
 )
 def test_nothing_acknowledged_is_lost_or_there_twice(cluster: Cluster, name: str) -> None:
-    topic = name.replace(",", "").replace(" ", "-")
-    found = suffer(cluster, topic, partial(FAULTS[name], cluster, Random(0)))
-    assert found.acknowledged > 0
-    assert not found.wrong
+    check(cluster, name, FAULTS[name])
+
+
+@pytest.mark.parametrize("name", ["leader cut off", "follower reaches nobody", "controller cut off", "links slow", "links reset"])
+def test_nothing_acknowledged_is_lost_or_there_twice_when_links_fail(linked: Cluster, name: str) -> None:
+    check(linked, name, LINK_FAULTS[name])
 
 
 def test_another_node_leads_the_quorum_when_the_controller_is_killed(cluster: Cluster) -> None:
