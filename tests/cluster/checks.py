@@ -8,7 +8,6 @@
 6. No node has complained of itself.
 """
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -128,10 +127,9 @@ def check_replicas(cluster: Cluster, topic: str) -> None:
     """The logs of the topic and of the groups' offsets; until they are the same, where nodes still write."""
     folders: dict[str, list[Path]] = {}
     for number in cluster.brokers:
-        home = Path(cluster.nodes[number].folder)
-        for name in sorted(os.listdir(home)):
-            if re.fullmatch(rf"({re.escape(topic)}|{GROUP_OFFSETS})-\d+", name):
-                folders.setdefault(name, []).append(home / name)
+        for path in sorted(path for folder in cluster.log_dirs(number) for path in folder.iterdir()):
+            if re.fullmatch(rf"({re.escape(topic)}|{GROUP_OFFSETS})-\d+", path.name):
+                folders.setdefault(path.name, []).append(path)
     assert len(folders) > PARTITIONS
     for name, copies in folders.items():
         assert len(copies) > 1

@@ -66,7 +66,13 @@ class Cluster:
 
     def logs(self, topic: str) -> dict[int, set[str]]:
         """The folders of a topic's partitions, by broker, with those that are about to be removed."""
-        return {number: {path.name for path in Path(self.nodes[number].folder).glob(f"{topic}-*")} for number in self.brokers}
+        return {
+            number: {path.name for folder in self.log_dirs(number) for path in folder.glob(f"{topic}-*")}
+            for number in self.brokers
+        }
+
+    def log_dirs(self, number: int) -> list[Path]:
+        return [Path(path) for path in configured(self.nodes[number].properties).log_dirs]
 
     # -- what can be done to a node
 

@@ -36,6 +36,7 @@ class Member:
         self.read: list[tuple[Place, bytes]] = []
         self.offset_min: dict[int, int] = {}  # of what may come next, where nothing was read since the assignment
         self.offsets: dict[int, int] = {}  # of what comes next
+        self.last_error = ""
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
@@ -61,8 +62,12 @@ class Member:
 
     def _take(self, message: Message, positions: dict[int, int]) -> None:
         index, offset, value = message.partition(), message.offset(), message.value()
-        if message.error() is not None or index is None or offset is None or value is None:
+        if (error := message.error()) is not None:
+            self.last_error = str(error)
             return
+        assert index is not None
+        assert offset is not None
+        assert value is not None
         wanted = self.offsets.get(index)
         if wanted is None and offset < self.offset_min.get(index, 0):
             self.group.went_back.append(f"{self.name} begins with {index} at {offset} after {self.offset_min[index]}")
@@ -77,7 +82,8 @@ class Member:
         try:
             wanted = [TopicPartition(group.topic, index, offset) for index, offset in positions.items()]
             done = self.consumer.commit(offsets=wanted, asynchronous=False)
-        except KafkaException:
+        except KafkaException as error:
+            self.last_error = str(error)
             return  # not committed: whoever has the partition next reads it again
         for each in done or ():
             if each.error is None:
@@ -128,6 +134,11 @@ class Group:
     @property
     def parts(self) -> list[Member | Witness]:
         return [*self.members, self.witness]
+
+    def __str__(self) -> str:
+        owned = {index: owner.name for index, owner in self.owners.items()}
+        members = [f"{member.name}: {len(member.read)} read, at {member.offsets}, {member.last_error}" for member in self.members]
+        return f"{self.name}: owners {owned}, committed {dict(self.committed)}, {members}"
 
     def begins(self) -> None:
         """Until every member has a share, and all partitions have an offset."""

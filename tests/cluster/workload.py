@@ -21,6 +21,7 @@ from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place
 
 WRITERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
+PACE_SECONDS: Final = 0.02  # a run is for many faults, not for many records
 STUCK_SECONDS: Final = 0.8
 JOIN_SECONDS_MAX: Final = 60.0
 PATIENT: Final = {
@@ -35,7 +36,8 @@ PATIENT: Final = {
 class Writer:
     """An idempotent producer that remembers where each of its values was said to be."""
 
-    def __init__(self, bootstrap: str, topic: str, label: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, label: str, is_over: threading.Event) -> None:
+        self.is_over = is_over
         self.producer = Producer({"bootstrap.servers": bootstrap, **EAGER, **PATIENT})
         self.topic = topic
         self.label = label
@@ -45,6 +47,9 @@ class Writer:
         self.failed: list[str] = []
         self.last_s = dict.fromkeys(range(PARTITIONS), time.monotonic())
         self.gap_s = 0.0  # the longest between two acknowledgements of a partition
+
+    def __str__(self) -> str:
+        return f"{self.label}: {dict(self.sent)} sent, {dict(self.count)} acknowledged, silent {self.stuck(STUCK_SECONDS)}"
 
     def value(self, index: int, number: int) -> bytes:
         return f"{self.label} {index} {number}".encode()
@@ -56,6 +61,7 @@ class Writer:
                 self.producer.produce(self.topic, value, partition=index, on_delivery=self._report)
                 self.sent[index] += 1
         self.producer.poll(POLL_SECONDS)
+        self.is_over.wait(PACE_SECONDS)
 
     def _report(self, error: Any, message: Message) -> None:
         if error is not None:
@@ -86,7 +92,7 @@ class Workload:
         self.is_over = threading.Event()  # for readers
         self.is_written = threading.Event()  # for writers
         self.errors: list[BaseException] = []
-        self.writers = [Writer(bootstrap, topic, f"writer-{number}") for number in range(WRITERS)]
+        self.writers = [Writer(bootstrap, topic, f"writer-{number}", self.is_written) for number in range(WRITERS)]
         self.groups = [Group(bootstrap, topic, protocol, self.is_over) for protocol in PROTOCOLS]
         self.administrator = Administrator(bootstrap, topic, self.is_over)
         self.readers: list[Member | Witness] = [part for group in self.groups for part in group.parts]
@@ -109,7 +115,9 @@ class Workload:
             thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            error.add_note("\n".join(map(str, (*self.writers, *self.groups))))
         self.is_written.set()
         self.is_over.set()
         for thread in (*self.write_threads, *self.read_threads):
