@@ -29,6 +29,8 @@ controller.quorum.bootstrap.servers=127.0.0.1:{controller}
 listeners=PLAINTEXT://127.0.0.1:{port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
 """
 
 
