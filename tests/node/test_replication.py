@@ -41,7 +41,7 @@ class CutLog:
     """Remembers to where it was cut."""
 
     def __init__(self) -> None:
-        self.folder, self.end_offset = "t1-0", 2
+        self.folder, self.end_offset, self.high_watermark = "t1-0", 2, 0
         self.cuts: list[int] = []
 
     def truncate_to(self, offset: int, _: int) -> None:

@@ -166,6 +166,8 @@ class Source:
         now_ms = self.replication.partitions.now_ms()
         if step.action is Action.TRUNCATE:
             logger.info("%s is cut from %d to %d, where it parts from its leader's", log.folder, log.end_offset, step.offset)
+            if step.offset < log.high_watermark:  # only an unclean election explains it
+                logger.warning("%s loses what was committed, from %d to %d", log.folder, step.offset, log.high_watermark)
             log.truncate_to(step.offset, now_ms)
         elif step.action is Action.RESET:
             logger.info("%s begins anew at %d, where its leader's begins", log.folder, step.offset)
