@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.delta import Delta
@@ -22,11 +23,12 @@ from odradek.log.disk import DiskFailed, DiskFull, RealDisk, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
-from odradek.node.reserve import Reserve
+from odradek.node.reserve import SPARE_BYTES_MIN, Reserve
 from odradek.node.timers import Timer, Timers
 from odradek.wire.errors import ProtocolError
 
 LOOK_INTERVAL_MS = 1000  # how often it is looked whether there is room again, and whether a disk has failed
+ROOM = "room.tmp"  # there for a moment
 FLUSH_INTERVAL_MS = 1000  # how often logs with a flush.ms are looked at, unless log.flush.scheduler.interval.ms says otherwise
 
 logger = logging.getLogger("odradek.background")
@@ -86,8 +88,8 @@ class Background:
         self.partitions.look_for_failures()
 
     def look_for_room(self) -> None:
-        """Makes what there was no room for: the reserve of the metadata, and new logs."""
-        if not self.is_making_room and (not self.reserve.is_there or self.partitions.unmade):
+        """Makes what there was no room for: the reserve of the metadata, and new logs. Goes on with folders that were full."""
+        if not self.is_making_room and (not self.reserve.is_there or self.partitions.unmade or self.partitions.full):
             self.is_making_room = True
             self.partitions.spawn(self._make_room())
 
@@ -95,6 +97,9 @@ class Background:
         try:
             if not self.reserve.is_there and await self.partitions.loop.run_in_executor(None, self.reserve.make):
                 self.reserve.made()
+            for folder in [each for each in self.partitions.full if not self.partitions.writings[each].is_reserved]:
+                if await self.partitions.in_folder(folder, partial(has_room, folder)) and folder in self.partitions.full:
+                    self.partitions.has_room(folder)
             if self.partitions.unmade and not self.reserve.is_in_use:
                 self.follow(self.partitions.take_unmade())
         finally:
@@ -103,6 +108,8 @@ class Background:
     def _reserve_changed(self) -> None:
         for folder in self.reserved:
             self.partitions.writings[folder].reserve(self.reserve.is_in_use)
+            if self.reserve.is_in_use:
+                self.partitions.filled(folder)
 
     def expire(self) -> None:
         for folder in self.partitions.folders:
@@ -207,6 +214,17 @@ class Background:
         for task in list(self.cleaning.values()):
             task.cancel()
         await asyncio.gather(*self.cleaning.values(), return_exceptions=True)
+
+
+def has_room(folder: LogFolder) -> bool:
+    """Tries it: what the volume says is not all that limits a folder."""
+    path = f"{folder.path}/{ROOM}"
+    try:
+        folder.disk.reserve(path, SPARE_BYTES_MIN)
+    except DiskFull:
+        return False
+    folder.disk.remove(path)
+    return True
 
 
 def compact_elsewhere(job: Job, bytes_per_second: float) -> Outcome:

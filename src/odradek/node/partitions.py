@@ -7,8 +7,13 @@ Invariants
  1. `by_name` and `by_id` hold the same partitions. One is in them only while its log is open and it is led here.
  2. A log is flushed by one thread at a time.
  3. A folder whose disk failed is told to the node once, in a turn of its own; from then on its partitions are in `offline`, and
-    nobody leads or follows them here. A full one is tried again with the next append.
+    nobody leads or follows them here.
  4. A log that may be in a folder that is offline is not made anew in another.
+ 5. A log that is damaged, or made in place of one whose folder is gone, is neither led nor followed while others have the
+    partition too; the controller hears that it is lost. It is copied anew when another leads, and nobody counts on what it has:
+    it is in no ISR, and not eligible.
+ 6. While a folder is full, nothing is followed there, and others lead what is in it, where others are in sync. What nobody else
+    can lead is tried again with every append.
 """
 
 import asyncio
@@ -22,7 +27,7 @@ from uuid import UUID
 from odradek.core.config.topic import TopicConfig
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
-from odradek.core.metadata.topics import UNASSIGNED_DIRECTORY, Topic
+from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, Topic
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
 from odradek.core.partition.leader import Leader
@@ -33,6 +38,7 @@ from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
+from odradek.log.segment import Damage
 from odradek.node.directories import DirectoryReport
 from odradek.node.partition import Partition
 from odradek.node.readable import FollowedPartition, Readable
@@ -82,7 +88,8 @@ class Partitions:
         self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
         self.batch_threads = ThreadPoolExecutor(BATCHES_LOOKED_INTO_MAX, "batch")
         self.writings = {folder: Writing(folder) for folder in folders}
-        self.unmade: dict[tuple[bytes, int], None] = {}  # partitions for whose logs there was no room
+        self.unmade: dict[TopicIdPartition, None] = {}  # partitions to be followed again: there was no room, or they are damaged
+        self.full: dict[LogFolder, None] = {}
         self.flushes: dict[Log, asyncio.Task[None]] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
         self.grown: dict[Partition, None] = {}  # whose followers are
@@ -154,23 +161,7 @@ class Partitions:
         a topic that is no longer in it is left to the delta that deletes it."""
         for topic in delta.topics_deleted.values():
             await self._delete(topic)
-        wanted: dict[LogFolder, dict[TopicPartition, UUID]] = {}
-        for topic_id, index in delta.partitions:
-            known = self.image.topics_by_id.get(topic_id)
-            if known is None:
-                continue
-            topic, partition = known, known.partitions[index]
-            if self.node_id not in partition.replicas:
-                continue
-            name = TopicPartition(topic.name, index)
-            if (topic_id, index) not in self.offline and self.log_of(name) is None:
-                folder = self._folder_for(partition.directory(self.node_id), wanted)
-                if folder is None:
-                    self.offline[topic_id, index] = None
-                else:
-                    wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
-        for folder, partitions in wanted.items():
-            await self._create(folder, partitions)
+        await self._make_logs(delta)
         for topic_id, index in delta.partitions:
             if topic_id in self.image.topics_by_id:
                 self._take_role(self.image.topics_by_id[topic_id], index)
@@ -180,12 +171,43 @@ class Partitions:
             if kind == TOPIC_RESOURCE:
                 self.configure(topic_name)
 
+    async def _make_logs(self, delta: Delta) -> None:
+        """Those that are missing."""
+        wanted: dict[LogFolder, dict[TopicPartition, UUID]] = {}
+        lost = []
+        for topic_id, index in delta.partitions:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None or self.node_id not in topic.partitions[index].replicas or (topic_id, index) in self.offline:
+                continue
+            name, directory = TopicPartition(topic.name, index), topic.partitions[index].directory(self.node_id)
+            if self.log_of(name) is not None:
+                continue
+            folder = self._folder_for(directory, wanted)
+            if folder is None:
+                self.offline[topic_id, index] = None
+                continue
+            wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
+            is_elsewhere = directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, folder.directory_id)
+            if is_elsewhere and len(topic.partitions[index].replicas) > 1:
+                lost.append(name)
+        for folder, partitions in wanted.items():
+            await self._create(folder, partitions)
+        for name in lost:
+            if (log := self.log_of(name)) is not None:
+                log.damage = Damage(log.start_offset, "the folder that it was in is gone")
+
     def _report_directory(self, topic: Topic, index: int) -> None:
-        """Lets the controller know of the folder that a log is in, when it thinks of another."""
-        name = TopicPartition(topic.name, index)
-        for folder in self.folders:
-            if name in folder.logs and folder.directory_id is not None:
-                self.directories.found((topic.id, index), folder.directory_id)
+        """Lets the controller know of the folder that a log is in, when it thinks of another; or that nothing can be done with
+        the log, and others have to."""
+        name, state = TopicPartition(topic.name, index), topic.partitions[index]
+        folder = next((folder for folder in self.folders if name in folder.logs), None)
+        if (topic.id, index) in self.unmade or folder in self.full:
+            is_lost = bool(set(state.isr) - {self.node_id})
+        else:
+            is_lost = folder is not None and folder.logs[name].damage is not None and len(state.replicas) > 1
+        directory = LOST_DIRECTORY if is_lost else None if folder is None else folder.directory_id
+        if self.node_id in state.replicas and directory is not None:
+            self.directories.found((topic.id, index), directory)
 
     def _folder_for(self, directory_id: bytes, wanted: dict[LogFolder, dict[TopicPartition, UUID]]) -> LogFolder | None:
         """The folder that the metadata names; the one with the fewest logs, where it names none that could be offline."""
@@ -194,7 +216,7 @@ class Partitions:
                 return folder
         if not self.folders or (self.offline_folders and directory_id != UNASSIGNED_DIRECTORY):
             return None
-        return min(self.folders, key=lambda folder: len(folder.logs) + len(wanted.get(folder, ())))
+        return min(self.folders, key=lambda folder: (folder in self.full, len(folder.logs) + len(wanted.get(folder, ()))))
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
         try:
@@ -203,6 +225,8 @@ class Partitions:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
                 self.failed(error)
+            else:
+                self.filled(folder)
             made = {}
         if folder in self.folders:
             folder.adopt(made)
@@ -210,7 +234,7 @@ class Partitions:
         self.unmade |= {(partitions[name].bytes, name.partition): None for name in unmade}
 
     def take_unmade(self) -> Delta:
-        """The partitions for whose logs there was no room, to be followed again."""
+        """The partitions that are to be followed again."""
         unmade, self.unmade = self.unmade, {}
         return Delta(partitions=unmade)
 
@@ -220,10 +244,15 @@ class Partitions:
         led = self.by_name.get(topic.name, {})
         partition = led.get(index)
         log = self.log_of(TopicPartition(topic.name, index))
+        if log is not None and log.damage is not None and not self._is_usable(topic, index, log):
+            log = None
+        if partition is not None and log is None:
+            self._close(partition)
+            partition = None
         if state.leader != self.node_id:
             if partition is not None:
                 self._close(partition)
-            if log is not None and self.node_id in state.replicas:
+            if log is not None and self.node_id in state.replicas and self.folder_of(log) not in self.full:
                 self.replication.follow(topic, index, state, log)
             else:
                 self.replication.stop(key)
@@ -236,6 +265,33 @@ class Partitions:
             self.by_id[topic.id] = led
             partition = led[index] = Partition(self, log, topic.name, topic.id, index, state, self.topic_config(topic.name))
             self.by_leader[partition.leader] = partition
+
+    def _is_usable(self, topic: Topic, index: int, log: Log) -> bool:
+        """Whether a damaged log may be led or followed: the only one of its partition, or one that begins anew."""
+        state = topic.partitions[index]
+        if len(state.replicas) == 1:
+            return True
+        if state.leader in (NO_LEADER, self.node_id) or self.node_id in (*state.isr, *state.elr):
+            return False
+        assert log.damage is not None
+        logger.warning("%s is damaged (%s): it is copied anew from node %d", log.folder, log.damage.reason, state.leader)
+        try:
+            log.reset_to(log.start_offset, self.now_ms())
+        except DiskFull as error:
+            logger.error("%s cannot begin anew: %s", log.folder, error.strerror)
+            self.filled(self.folder_of(log))
+        except DiskFailed as error:
+            self.failed(error)
+        return log.damage is None
+
+    def damaged(self, readable: Readable, offset: int, reason: str) -> None:
+        """A reader found a log broken. Where others in sync have its records, one of them leads, and it is copied anew."""
+        topic, log = self.image.topics_by_id.get(readable.topic_id), readable.log
+        if topic is None or log.damage is not None or not set(topic.partitions[readable.index].isr) - {self.node_id}:
+            return
+        log.damage = Damage(offset, reason)
+        self.unmade[topic.id, readable.index] = None
+        logger.error("%s is damaged: %s", log.folder, reason)
 
     def _close(self, partition: Partition) -> None:
         """Leads a partition no longer."""
@@ -376,7 +432,30 @@ class Partitions:
     def refused(self, partition: Readable, error: OSError) -> Refused:
         if isinstance(error, DiskFailed):
             self.failed(error)
+        elif isinstance(error, DiskFull):
+            self.filled(self.folder_of(partition.log))
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition}: {error.strerror or error}")
+
+    # -- folders that are full
+
+    def filled(self, folder: LogFolder) -> None:
+        """There was no room: others lead what is in the folder, where others are in sync, until there is."""
+        if folder not in self.full:
+            logger.error("%s is full: others lead its partitions, as far as others have them, until there is room", folder.path)
+            self.full[folder] = None
+            self.loop.call_soon(self._take_roles_in, folder)
+
+    def has_room(self, folder: LogFolder) -> None:
+        logger.info("%s has room again", folder.path)
+        del self.full[folder]
+        self._take_roles_in(folder)
+
+    def _take_roles_in(self, folder: LogFolder) -> None:
+        for name in list(folder.logs):
+            topic = self.image.topics.get(name.topic)
+            if topic is not None and name.partition in topic.partitions:
+                self._take_role(topic, name.partition)
+                self._report_directory(topic, name.partition)
 
     # -- folders that fail
 
@@ -393,6 +472,7 @@ class Partitions:
     def _take_offline(self, folder: LogFolder) -> None:
         """Goes on without a folder: who waits for its partitions is told, and others may lead them."""
         self.folders.remove(folder)
+        self.full.pop(folder, None)
         self.offline_folders.append(folder.path)
         logger.error(
             "%s has failed, and its %d partitions are offline: %s; look at its disk, then start the node again",

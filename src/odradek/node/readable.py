@@ -66,6 +66,10 @@ class Readable:
             raise Postponed(cold.warm) from cold
         except DiskFailed as error:
             raise self.host.refused(self, error) from error
+        except Refused as refused:
+            if refused.code == ErrorCode.CORRUPT_MESSAGE:
+                self.host.damaged(self, offset, refused.message)
+            raise
         finally:
             disk.is_hasty = False
 

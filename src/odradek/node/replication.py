@@ -158,6 +158,8 @@ class Source:
         except (DiskFull, ProtocolError, Refused) as error:
             logger.warning("%s cannot follow node %d: %s", log.folder, self.leader_id, error)
             follower.delay(replication.now_ms(), self.fetcher.settings.backoff_ms)
+            if isinstance(error, DiskFull):
+                replication.partitions.filled(replication.partitions.folder_of(log))
         except DiskFailed as error:
             follower.fail()
             replication.partitions.failed(error)

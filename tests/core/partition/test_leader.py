@@ -1,11 +1,12 @@
 """The leader of a partition: the high watermark, the ISR, and what it answers. What keeps data is in test_replicas.py."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.core.metadata.brokers import Broker
-from odradek.core.metadata.topics import RECOVERED, RECOVERING
+from odradek.core.metadata.topics import LOST_DIRECTORY, RECOVERED, RECOVERING, UNASSIGNED_DIRECTORY
 from odradek.core.partition.leader import AWAIT_METADATA, NOT_APPLIED, READ_FROM_LEADER, IsrChange, Leader
 from odradek.wire.errors import ErrorCode, Refused
 from tests.core.partition.leading import LAG_MS, broker, fetch, leading, state
@@ -119,6 +120,22 @@ def test_a_follower_that_the_controller_would_refuse_is_not_proposed(registratio
     leader = leading(state((1, 2)), log_end=10)
     set_broker(leader, registration)
     fetch(leader, 3, 10, broker_epoch=999 if registration.epoch != 999 else 1000)
+    assert leader.unsent is None
+
+
+def test_a_follower_whose_folder_has_failed_is_neither_proposed_nor_waited_for() -> None:
+    """It had everything a moment ago, and its broker is alive."""
+    leader = leading(log_end=10)
+    for follower in (2, 3):
+        fetch(leader, follower, 10)
+    left = msgspec.structs.replace(
+        state((1, 2), partition_epoch=11), directories=(UNASSIGNED_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+    )
+    leader.appended(11, 1)
+    leader.lead(left, 11, 1, 1)
+    fetch(leader, 2, 11, 1)
+    assert leader.high_watermark == 11
+    fetch(leader, 3, 11, 1)
     assert leader.unsent is None
 
 

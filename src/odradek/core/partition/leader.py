@@ -10,7 +10,8 @@ Invariants
  3. It moves by fetches of the current leader epoch only, and not while the ISR is below `min_insync` (KIP-966).
  4. At most one change of the ISR is under way. What became of it is learned from its answer, or from a newer partition epoch.
  5. A follower is proposed for the ISR only at or past the high watermark and the start of the leader's epoch, by a fetch of the
-    broker epoch under which it is registered, neither fenced nor shutting down (KIP-841, KIP-903).
+    broker epoch under which it is registered, neither fenced nor shutting down (KIP-841, KIP-903), nor in a folder that failed.
+    Who cannot be proposed is not waited for.
  6. Nothing is committed or acknowledged while the node's session may be over.
 """
 
@@ -56,6 +57,7 @@ class Leader:
         "adding",
         "brokers",
         "change",
+        "directories",
         "epoch",
         "epoch_start",
         "high_watermark",
@@ -90,6 +92,7 @@ class Leader:
         self.maximal_isr: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
         self.replicas: dict[int, Replica] = {}  # the others
+        self.directories: dict[int, bytes] = {}  # what the metadata says that each is in
         self.min_insync_replicas = 1
         self.min_insync = 1
         self.change: IsrChange | None = None  # under way
@@ -108,6 +111,7 @@ class Leader:
         self.replicas = {
             broker: self.replicas.get(broker) or Replica(broker) for broker in state.replicas if broker != self.node_id
         }
+        self.directories = dict(zip(state.replicas, state.directories, strict=True))
         self.adding = state.adding
         if is_new_epoch:
             self.epoch = state.leader_epoch
@@ -174,9 +178,14 @@ class Leader:
         return replica.log_end >= self.high_watermark and replica.log_end >= self.epoch_start and self._is_eligible(replica)
 
     def _is_eligible(self, replica: Replica) -> bool:
-        """Whether the controller would take it into the ISR."""
+        """Whether the controller would take it into the ISR, and could elect it then."""
         broker = self.brokers.get(replica.broker_id)
-        return broker is not None and broker.is_active and replica.broker_epoch in (broker.epoch, NO_EPOCH)
+        return (
+            broker is not None
+            and broker.is_active
+            and replica.broker_epoch in (broker.epoch, NO_EPOCH)
+            and broker.has_online(self.directories[replica.broker_id])
+        )
 
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as all have come who are in sync, or caught up and about to be."""
