@@ -48,7 +48,7 @@ def create(cluster: Cluster, topic: str, replicas: list[int]) -> bytes:
         answer = node.ask(kind(topics=[wanted], timeout_ms=LONG_MS), 7, CreateTopicsResponse)
     (created,) = answer.topics
     assert not created.error_code, created.error_message
-    for number in cluster.nodes:
+    for number in cluster.brokers:
         until(partial(is_known, cluster, number, topic), f"node {number} knows {topic}")
     return created.topic_id
 
