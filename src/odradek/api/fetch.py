@@ -12,8 +12,9 @@ v16 the current leader with errors that ask for it
 v17 the follower's folder
 v18 the follower's high watermark
 
-An answer that has enough bytes, or an error, is given at once. Otherwise the request waits, in the readers of its partitions and
-in one timer, until enough has come or its time is over; then all is read anew. Records are ranges of files: none is touched.
+An answer that has enough bytes, or an error, is given at once. Otherwise the request waits, among those whom its partitions tell
+and in one timer, until enough has come or its time is over; then it reads anew. Of a session only those partitions are read of
+which there may be something to say. Records are ranges of files: none is touched.
 On the controller's listeners it is the metadata that is fetched: for the quorum, which answers it.
 """
 
@@ -23,7 +24,7 @@ from odradek.api.context import Context, Handled, Postponed
 from odradek.api.current_leader import endpoints, leader_and_epoch
 from odradek.api.services import Readable, Reader, Timer
 from odradek.core.config.advice import RACK_AWARE
-from odradek.core.partition.fetch_sessions import NO_SESSION, Interest, Session
+from odradek.core.partition.fetch_sessions import FIRST_EPOCH, NO_SESSION, Interest, Session
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchRequest, FetchResponse
@@ -69,6 +70,7 @@ class Fetch:
         "has_error",
         "has_waited",
         "interests",
+        "is_first",
         "partitions",
         "rack",
         "replica_epoch",
@@ -85,12 +87,13 @@ class Fetch:
         self.ctx = ctx
         self.session = session
         self.epoch = session.epoch if session is not None else 0
+        self.is_first = request.session_epoch == FIRST_EPOCH
         self.interests = interests
         self.committed = request.isolation_level == READ_COMMITTED
         self.bytes_max = min(request.max_bytes, ctx.node.config.integer("fetch.max.bytes"))
-        self.partitions: dict[Readable, Interest] = {}
+        self.partitions: dict[Interest, Readable] = {}  # as they were found
         self.size = 0
-        self.sizes: dict[Readable, int] = {}
+        self.sizes: dict[Interest, int] = {}
         self.has_error = False
         self.timer: Timer | None = None
         self.has_waited = False
@@ -147,13 +150,13 @@ class Fetch:
         if partition is None and self.replica_id < 0 and self.ctx.version >= RACK_SINCE:
             found = self._followed(interest)
             if found is not None:
-                self.partitions[found] = interest
+                self.partitions[interest] = found
                 return found
         if partition is None:
             if led:
                 name = next(iter(led.values())).topic
             raise Refused(partitions.why_not(name, index), "this node does not lead the partition")
-        self.partitions[partition] = interest
+        self.partitions[interest] = partition
         return partition
 
     def _followed(self, interest: Interest) -> Readable | None:
@@ -191,7 +194,7 @@ class Fetch:
             high_watermark = partition.high_watermark
         size = len(found)
         self.size += size
-        self.sizes[partition] = size
+        self.sizes[interest] = size
         aborted = None
         if self.committed:
             aborted = [
@@ -213,8 +216,9 @@ class Fetch:
             return partition.log_end
         return partition.last_stable_offset if self.committed else partition.high_watermark
 
-    def _waiting(self, partition: Readable) -> dict[Reader, None]:
-        return partition.readers if self.replica_id < 0 else partition.followers
+    def _places(self, partition: Readable) -> tuple[dict[Reader, None], ...]:
+        """Where those stand who are told: followers also of the high watermark, which their next answer says."""
+        return (partition.readers,) if self.replica_id < 0 else (partition.followers, partition.readers)
 
     def _diverging(self, partition: Readable, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
         """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
@@ -230,8 +234,9 @@ class Fetch:
         return answer
 
     def answer_or_wait(self, answers: list[PartitionAnswer]) -> FetchResponse | None:
-        request = self.request
-        if self.has_error or self.size >= request.min_bytes or request.max_wait_ms <= 0 or not self.interests:
+        request, session = self.request, self.session
+        has_nothing = session.epoch != self.epoch if session is not None else not self.interests  # to wait for
+        if self.has_error or self.size >= request.min_bytes or request.max_wait_ms <= 0 or has_nothing:
             return self.response(answers)
         self.ctx.later()
         self.wait()
@@ -252,34 +257,43 @@ class Fetch:
 
     def wait(self) -> None:
         self.has_waited = True
-        for partition in self.partitions:
-            self._waiting(partition)[self] = None
+        session = self.session
+        for interest, partition in self.partitions.items():
+            if session is None:
+                interest.stand_in(self._places(partition), self)
+            else:
+                session.stand_in(interest, self._places(partition))
+        if session is not None:
+            session.waiting = self
         self.timer = self.ctx.node.timers.after(self.request.max_wait_ms, self.finish)
         self.ctx.abandoned = self.stop
 
-    def partition_changed(self, partition: Readable) -> None:
+    def changed(self, interest: Interest, partition: Readable) -> None:
         """Counts what there is to read now, and answers when it is enough."""
         if self.timer is None or self._is_held_back(partition):
             return
+        wanted = interest.wanted
         if not partition.is_closed and self.request.min_bytes > 1:
-            wanted = self.partitions[partition].wanted
-            upper = self._upper(partition)
             try:
-                found = partition.read(wanted.fetch_offset, wanted.partition_max_bytes, upper, at_least_one=True)
+                found = partition.read(wanted.fetch_offset, wanted.partition_max_bytes, self._upper(partition), at_least_one=True)
             except (Refused, Postponed):
                 self.finish()
                 return
-            self.size += len(found) - self.sizes.get(partition, 0)
-            self.sizes[partition] = len(found)
+            self.size += len(found) - self.sizes.get(interest, 0)
+            self.sizes[interest] = len(found)
             if self.size < self.request.min_bytes:
                 return
-        elif not partition.is_closed and self.committed and not self._has_more(partition):
-            return
+        elif (
+            not partition.is_closed
+            and self._upper(partition) <= wanted.fetch_offset
+            and not self._is_start_news(interest, partition)
+        ):
+            return  # a reader of what is committed waits for the last stable offset, a follower for the end of the log
         self.finish()
 
-    def _has_more(self, partition: Readable) -> bool:
-        """A reader of what is committed waits for the last stable offset, which may stand while the log grows."""
-        return partition.last_stable_offset > self.partitions[partition].wanted.fetch_offset
+    def _is_start_news(self, interest: Interest, partition: Readable) -> bool:
+        """Whether a follower has to hear at once that the log begins elsewhere: somebody waits for all of them to know."""
+        return self.replica_id >= 0 and partition.log_start != interest.log_start
 
     def _is_held_back(self, partition: Readable) -> bool:
         """Whether what a throttled follower waits for would not be given to it."""
@@ -295,13 +309,18 @@ class Fetch:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        for partition in self.partitions:
-            self._waiting(partition).pop(self, None)
+        if self.session is None:
+            for interest in self.partitions:
+                interest.leave()
+        elif self.session.waiting is self:
+            self.session.waiting = None
 
     def finish(self) -> None:
         self.stop()
         self.partitions = {}
         self.sizes = {}
+        if self.session is not None and not self.is_first:
+            self.interests = self.session.due(self.ctx.node.now_ms())
         try:
             answers = self.read()
         except Postponed as cold:
@@ -318,8 +337,8 @@ class Fetch:
 
     def response(self, answers: list[PartitionAnswer]) -> FetchResponse:
         session = self.session
-        for partition, size in self.sizes.items() if self.replica_id >= 0 else ():
-            partition.sent(size)
+        for interest, size in self.sizes.items() if self.replica_id >= 0 else ():
+            self.partitions[interest].sent(size)
         if session is None:
             return FetchResponse(
                 session_id=NO_SESSION, responses=by_topic(self.interests, answers), node_endpoints=self._endpoints(answers)
@@ -327,18 +346,27 @@ class Fetch:
         if session.epoch != self.epoch:  # another request of the session came meanwhile
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         news = []
-        is_first = self.request.session_epoch == 0
+        is_first = self.is_first
         for interest, answer in zip(self.interests, answers, strict=True):
             size = len(answer.records) if answer.records is not None else 0
             is_news = interest.is_news(answer.high_watermark, answer.log_start_offset, size, answer.error_code)
-            if is_news or is_first or answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0:
+            is_led = not answer.error_code and answer.diverging_epoch.epoch < 0 and answer.preferred_read_replica < 0
+            if is_news or is_first or not is_led:
                 news.append((interest, answer))
                 if size and not is_first:
                     session.told(interest)
+            if is_led and not size and self._knows_all(interest):
+                session.seen(interest, self._places(self.partitions[interest]))
         interests, answers = [interest for interest, _ in news], [answer for _, answer in news]
         return FetchResponse(
             session_id=session.id, responses=by_topic(interests, answers), node_endpoints=self._endpoints(answers)
         )
+
+    def _knows_all(self, interest: Interest) -> bool:
+        """Whether a reader has everything of a partition; a follower that is not in sync asks to be, again and again."""
+        partition = self.partitions[interest]
+        is_at_end = self._upper(partition) <= interest.wanted.fetch_offset
+        return is_at_end and (self.replica_id < 0 or partition.is_in_sync(self.replica_id))
 
     def _endpoints(self, answers: list[PartitionAnswer]) -> list[FetchResponse.NodeEndpoint]:
         """Where the leaders are that are told."""

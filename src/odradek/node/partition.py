@@ -118,6 +118,9 @@ class Partition(Readable):
     def follower(self, broker_id: int, leader_epoch: int) -> Replica:
         return self.leader.follower(broker_id, leader_epoch)
 
+    def is_in_sync(self, broker_id: int) -> bool:
+        return broker_id in self.leader.isr
+
     def fetched(self, replica: Replica, offset: int, log_start: int, broker_epoch: int) -> None:
         """A follower has everything below an offset."""
         if self.leader.fetched(replica, offset, log_start, broker_epoch, self.host.monotonic_ms()):
@@ -192,8 +195,8 @@ class Partition(Readable):
         if self.log.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
         self.log.move_start(offset)
-        for follower in tuple(self.followers):  # whose fetches are answered now, so that they hear of it
-            follower.partition_changed(self)
+        for reader in (*self.followers, *self.readers):  # followers' fetches are answered now, so that they hear of it
+            reader.partition_changed(self)
 
     def close(self) -> None:
         """No longer led here: those who wait for it learn why when they look."""

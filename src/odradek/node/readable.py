@@ -93,6 +93,9 @@ class FollowedPartition(Readable):
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{broker_id} fetches in epoch {leader_epoch} from who does not lead {self}"
         )
 
+    def is_in_sync(self, _broker_id: int) -> bool:
+        return False
+
     def fetched(self, replica: Replica, offset: int, log_start: int, broker_epoch: int) -> None:
         raise AssertionError(f"{replica.broker_id} at {offset}, {log_start}, {broker_epoch}: nobody follows a follower")
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from odradek.core.partition.fetch_sessions import EPOCH_MAX, Session, Sessions
+from odradek.core.partition.fetch_sessions import EPOCH_MAX, LOOK_MS, Interest, Session, Sessions
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import FetchRequest
 
@@ -159,3 +159,82 @@ def test_a_follower_takes_the_place_of_a_consumer_and_not_the_other_way_round() 
     assert follower is not None
     assert list(of.sessions) == [follower.id]
     assert begun(of, 0, 1, 2, now_ms=EVICTION_MS) is None
+
+
+class Told:
+    """A place of a partition where those stand whom it tells."""
+
+    def __init__(self) -> None:
+        self.place: dict[Interest, None] = {}
+
+    def changes(self) -> None:
+        for interest in tuple(self.place):
+            interest.partition_changed(self)
+
+
+def seen(of: Sessions, *partitions: int) -> tuple[Session, list[Told]]:
+    """A session whose reader knows everything of its partitions."""
+    session = begun(of, *partitions)
+    assert session is not None
+    places = [Told() for _ in partitions]
+    for interest, told in zip(session.interests.values(), places, strict=True):
+        session.seen(interest, (told.place,))
+    return session, places
+
+
+def test_what_the_reader_knows_is_looked_at_when_it_has_changed() -> None:
+    of = sessions()
+    session, (first, second) = seen(of, 0, 1)
+    assert asked(of, request(session=session.id, epoch=1)) == []
+    second.changes()
+    assert asked(of, request(session=session.id, epoch=2)) == [(1, 10)]
+    first.changes()
+    assert asked(of, request(session=session.id, epoch=3)) == [(1, 10), (0, 0)]  # nobody has said that the other was seen
+
+
+def test_a_partition_that_is_named_is_looked_at() -> None:
+    of = sessions()
+    session, _ = seen(of, 0, 1)
+    assert asked(of, request(0, session=session.id, epoch=1)) == [(0, 0)]
+
+
+def test_everything_is_looked_at_now_and_then_whichever_way_the_clock_jumps() -> None:
+    of = sessions()
+    session, places = seen(of, 0, 1)
+    assert asked(of, request(session=session.id, epoch=1), now_ms=LOOK_MS - 1) == []
+    assert asked(of, request(session=session.id, epoch=2), now_ms=LOOK_MS) == [(0, 0), (1, 10)]
+    for interest, told in zip(session.interests.values(), places, strict=True):
+        session.seen(interest, (told.place,))
+    assert asked(of, request(session=session.id, epoch=3), now_ms=LOOK_MS + 1) == []
+    assert asked(of, request(session=session.id, epoch=4), now_ms=0) == [(0, 0), (1, 10)]
+
+
+def test_who_has_moved_on_stands_in_one_place() -> None:
+    session, (old,) = seen(sessions(), 0)
+    (interest,) = session.interests.values()
+    new = Told()
+    session.seen(interest, (new.place,))
+    assert (len(old.place), len(new.place)) == (0, 1)
+
+
+@pytest.mark.parametrize("way", ["forgotten", "ended", "evicted", "all forgotten"])
+def test_nobody_stands_where_partitions_tell_for_a_session_that_is_over(way: str) -> None:
+    of = sessions(slots=1)
+    session, (first, second) = seen(of, 0, 1)
+    match way:
+        case "forgotten":
+            of.open(request(session=session.id, epoch=1, forget=(0,)), VERSION, 0)
+            assert not first.place
+            assert second.place
+            return
+        case "ended":
+            of.open(request(session=session.id, epoch=-1), VERSION, 0)
+        case "evicted":
+            assert begun(of, 0, now_ms=EVICTION_MS + 1) is not None
+        case _:
+            of.open(request(session=session.id, epoch=1, forget=(0, 1)), VERSION, 0)
+    assert not first.place
+    assert not second.place
+    for interest in session.interests.values():  # an answer that was under way
+        session.seen(interest, (first.place,))
+    assert not first.place

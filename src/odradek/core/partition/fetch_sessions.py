@@ -1,14 +1,18 @@
 """Fetch sessions (KIP-227): a reader names its partitions once, and later only what changed; so do the answers.
 
+And only what changed is looked at: a partition tells those who are interested in it, and a session keeps the ones that it has to
+look at, so that a request costs what there is to say, whatever the number of its partitions.
+
 Invariants
  1. A session's epoch grows by one with every request; a request with another epoch is refused and changes nothing.
  2. There are at most `slots` sessions. A new one takes the place of one that has not been used for `eviction_ms`, or of a smaller
     one that is older than that; a follower's also that of any consumer's. Otherwise its reader gets none, and fetches in full.
  3. An incremental answer leaves out only partitions without records and errors whose offsets the reader knows.
+ 4. An interest that is not among the unseen ones stands where its partition tells, and the reader knows everything of it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import NIL_UUID
@@ -19,14 +23,21 @@ FIRST_EPOCH: Final = 0  # begins a session
 LAST_EPOCH: Final = -1  # ends one, or wants none
 EPOCH_MAX: Final = 2**31 - 1
 USES_TOPIC_IDS_SINCE: Final = 13
+LOOK_MS: Final = 2_000  # after which all partitions of a session are looked at: followers are late when they are not
 
 Key: TypeAlias = tuple[str | bytes, int]  # a topic's name, or its id where the version has ids, and a partition
+
+
+class Listener(Protocol):
+    """Who is told of the partition of an interest."""
+
+    def changed(self, interest: "Interest", partition: Any) -> None: ...
 
 
 class Interest:
     """One partition that a reader wants to read, from where; and what it was last told of it."""
 
-    __slots__ = ("high_watermark", "log_start", "topic", "topic_id", "wanted")
+    __slots__ = ("high_watermark", "listener", "log_start", "places", "topic", "topic_id", "wanted")
 
     def __init__(self, topic: str, topic_id: bytes, wanted: FetchRequest.FetchPartition) -> None:
         self.topic = topic  # "" where only the id is known
@@ -34,6 +45,8 @@ class Interest:
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start = -1
+        self.listener: Listener | None = None
+        self.places: tuple[dict[Any, None], ...] = ()  # where it stands among those whom its partition tells
 
     def is_news(self, high_watermark: int, log_start: int, size: int, error: int) -> bool:
         """Whether an answer must have this partition; notes what it says."""
@@ -42,23 +55,94 @@ class Interest:
         self.log_start = log_start
         return is_news
 
+    def stand_in(self, places: tuple[dict[Any, None], ...], listener: Listener) -> None:
+        """Has the partition tell a listener of what becomes of it."""
+        self.listener = listener
+        if len(places) != len(self.places) or any(map(is_another, places, self.places)):
+            self.leave()
+            self.places = places
+            for place in places:
+                place[self] = None
+
+    def leave(self) -> None:
+        for place in self.places:
+            place.pop(self, None)
+        self.places = ()
+
+    def partition_changed(self, partition: Any) -> None:
+        if self.listener is not None:
+            self.listener.changed(self, partition)
+
+
+def is_another(place: object, other: object) -> bool:
+    return place is not other
+
 
 class Session:
-    __slots__ = ("created_ms", "epoch", "id", "interests", "is_follower", "used_ms", "uses_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "interests",
+        "is_follower",
+        "is_over",
+        "looked_ms",
+        "unseen",
+        "used_ms",
+        "uses_ids",
+        "waiting",
+    )
 
     def __init__(self, session_id: int, interests: dict[Key, Interest], is_follower: bool, uses_ids: bool, now_ms: int) -> None:
         self.id = session_id
         self.interests = interests
         self.is_follower = is_follower
         self.uses_ids = uses_ids
-        self.created_ms = self.used_ms = now_ms
+        self.created_ms = self.used_ms = self.looked_ms = now_ms
         self.epoch = FIRST_EPOCH + 1
+        self.unseen = dict.fromkeys(interests.values())  # to be looked at, in this order
+        self.is_over = False
+        self.waiting: Listener | None = None  # the request that is not answered yet
+
+    def changed(self, interest: Interest, partition: Any) -> None:
+        self.unseen[interest] = None
+        if self.waiting is not None:
+            self.waiting.changed(interest, partition)
+
+    def due(self, now_ms: int) -> list[Interest]:
+        """What has to be looked at."""
+        if now_ms - self.looked_ms >= LOOK_MS or now_ms < self.looked_ms:
+            self.looked_ms = now_ms
+            self.unseen |= dict.fromkeys(self.interests.values())
+        return list(self.unseen)
 
     def told(self, interest: Interest) -> None:
         """A partition whose records were sent goes to the end: the others have their turn first."""
         key = (interest.topic_id if self.uses_ids else interest.topic, interest.wanted.partition)
         if self.interests.pop(key, None) is not None:
             self.interests[key] = interest
+            self.unseen.pop(interest, None)
+            self.unseen[interest] = None
+
+    def stand_in(self, interest: Interest, places: tuple[dict[Any, None], ...]) -> None:
+        if not self.is_over:
+            interest.stand_in(places, self)
+
+    def seen(self, interest: Interest, places: tuple[dict[Any, None], ...]) -> None:
+        """The reader knows all there is of a partition, until the partition tells of a change."""
+        self.stand_in(interest, places)
+        self.unseen.pop(interest, None)
+
+    def forget(self, key: Key) -> None:
+        interest = self.interests.pop(key, None)
+        if interest is not None:
+            interest.leave()
+            self.unseen.pop(interest, None)
+
+    def end(self) -> None:
+        self.is_over = True
+        for interest in self.interests.values():
+            interest.leave()
 
 
 class Sessions:
@@ -74,7 +158,7 @@ class Sessions:
         """What a request is about, and its session if it has one or gets one. Refused when it speaks of one that is not there."""
         uses_ids = version >= USES_TOPIC_IDS_SINCE
         if request.session_epoch in (FIRST_EPOCH, LAST_EPOCH):
-            self.sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             interests = named(request, uses_ids)
             if request.session_epoch == LAST_EPOCH:
                 return None, interests.values()
@@ -88,22 +172,25 @@ class Sessions:
             raise Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {request.session_epoch}, where {session.epoch} is due")
         self._update(session, request)
         if not session.interests:
-            del self.sessions[session.id]
+            self._end(session.id)
             return None, ()
         session.used_ms = now_ms
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        return session, session.interests.values()
+        return session, session.due(now_ms)
+
+    def _end(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def _update(self, session: Session, request: FetchRequest) -> None:
         for key, interest in named(request, session.uses_ids).items() if request.topics else ():
-            known = session.interests.get(key)
-            if known is None:
-                session.interests[key] = interest
-            else:
-                known.wanted = interest.wanted
+            known = session.interests.setdefault(key, interest)
+            known.wanted = interest.wanted
+            session.unseen[known] = None
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
-                session.interests.pop((topic.topic_id if session.uses_ids else topic.topic, number), None)
+                session.forget((topic.topic_id if session.uses_ids else topic.topic, number))
 
     def _create(self, interests: dict[Key, Interest], follower: bool, uses_ids: bool, now_ms: int) -> Session | None:
         if not interests or (len(self.sessions) >= self.slots and not self._evict(follower, len(interests), now_ms)):
@@ -120,7 +207,7 @@ class Sessions:
             return False
         stalest = min(self.sessions.values(), key=lambda session: session.used_ms)
         if now_ms - stalest.used_ms > self.eviction_ms:
-            del self.sessions[stalest.id]
+            self._end(stalest.id)
             return True
         candidates = [
             session
@@ -130,7 +217,7 @@ class Sessions:
         least = min(candidates, key=lambda session: (session.is_follower, len(session.interests), session.id), default=None)
         if least is None or (follower, size, 0) < (least.is_follower, len(least.interests), least.id):
             return False
-        del self.sessions[least.id]
+        self._end(least.id)
         return True
 
 
