@@ -1,5 +1,5 @@
-"""Disks of a cluster under clients that write and read: folders that fail, disks that fill, logs that rot. What was acknowledged
-is there in the end, the other nodes go on meanwhile, and a node is well again by itself where nobody has to look at it."""
+"""Disks of a cluster under clients that write and read: folders that fail, disks that fill. What was acknowledged is
+there in the end, the other nodes go on meanwhile, and a node is well again by itself where nobody has to look at it."""
 
 import subprocess
 import sys
@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewTopic
 
 from odradek.cli import up
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-from tests.clients.waiting import until
+from tests.clients.confluent import admin
+from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.chaos import SETTINGS
 from tests.cluster.checks import suffer
 from tests.cluster.cluster import Cluster, running
+from tests.cluster.settings import EAGER
 from tests.cluster.workload import Workload
 
 VICTIM: Final = 2
-RECORDS: Final = 600
+DISK_MB: Final = 120
 LAG_MS: Final = {"replica_lag_time_max_ms": "600000"}  # nobody waits for that: who cannot write leaves at once
 
 
@@ -86,3 +90,52 @@ def test_a_folder_that_fails_loses_nothing_and_is_back_after_a_restart(tmp_path:
         assert found.acknowledged > 0
         assert not found.wrong
         assert offline(cluster, VICTIM) == []
+
+
+def small_disk(folder: str, megabytes: int) -> list[str]:
+    """A command in front of a node's: its folder is a file system of this size, with what is in the folder."""
+    mounted = (
+        f'mkdir -p "$0.small" && mount -t tmpfs -o size={megabytes}m tmpfs "$0.small" && cp -a "$0/." "$0.small" && '
+        'mount --move "$0.small" "$0" && exec "$@"'
+    )
+    return ["unshare", "-rm", "sh", "-c", mounted, folder, sys.executable, "-m"]
+
+
+def test_a_full_disk_on_one_node_loses_nothing_and_is_well_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"log_segment_delete_delay_ms": "0", "log_retention_check_interval_ms": "500", **LAG_MS}
+    with running(tmp_path, None, **SETTINGS | settings) as cluster:
+        cluster.stop(VICTIM)
+        wrap(cluster, VICTIM, *small_disk(cluster.nodes[VICTIM].folder, DISK_MB))
+        cluster.start(VICTIM)
+        log_dirs = {number: cluster.log_dirs(number) for number in cluster.brokers}
+        log_dirs[VICTIM] = [Path(f"/proc/{cluster.process(VICTIM).pid}/root{path}") for path in log_dirs[VICTIM]]
+        monkeypatch.setattr(cluster, "log_dirs", log_dirs.__getitem__)
+
+        def fault(workload: Workload) -> None:
+            client = admin(cluster.bootstrap)
+            client.create_topics([NewTopic("ballast", 1, 3)])["ballast"].result()
+            producer = Producer({"bootstrap.servers": cluster.bootstrap, **EAGER, "acks": "all"})
+
+            def fill_more() -> bool:
+                producer.produce("ballast", bytes(500_000))
+                assert producer.flush(SECONDS_MAX) == 0
+                return any("is full" in line for line in cluster.lines(VICTIM))
+
+            def look() -> bool:
+                found = cluster.partitions(1, workload.topic)
+                return all(VICTIM not in each.isr_nodes and each.leader_id not in (VICTIM, -1) for each in found)
+
+            until(fill_more, "a full disk")
+            until(look, "others who lead")
+            workload.goes_on()
+            fill_more()
+            producer.close()
+            assert cluster.is_running(VICTIM)
+            client.delete_topics(["ballast"])["ballast"].result()
+            until(lambda: any("has room again" in line for line in cluster.lines(VICTIM)), "room again")
+
+        found = suffer(cluster, "filling", fault)
+        assert found.acknowledged > 0
+        assert not found.wrong

@@ -119,10 +119,14 @@ class Source:
                 continue
             finally:
                 self.is_under_way = False
-            for work in self.fetcher.answered(response, replication.now_ms()):
-                if work.follower in replication.logs:  # not stopped while another's step was taken
-                    await self._take(work)
-                    self.fetcher.changed(work.follower)
+            await self._take_all(response)
+
+    async def _take_all(self, response: FetchResponse) -> None:
+        """Whatever it held is let go of afterwards: files of logs that are deleted take room as long as somebody holds them."""
+        for work in self.fetcher.answered(response, self.replication.now_ms()):
+            if work.follower in self.replication.logs:  # not stopped while another's step was taken
+                await self._take(work)
+                self.fetcher.changed(work.follower)
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
