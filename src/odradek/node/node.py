@@ -77,6 +77,7 @@ FETCH_SESSION_ID_MAX = 2**31 - 1
 CONTROLLER_REGISTRATION_MS = 60_000
 METADATA_SECONDS_MAX = 5  # that a broker which is not let in waits to see why
 CONTROLLED_SHUTDOWN_MS = 300_000
+FOLLOWED_SECONDS_MAX = 5  # that a client waits for its change, which is committed, to be followed: thousands of logs take longer
 
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=Message)
@@ -285,7 +286,7 @@ class Node:
         await self.partitions.set_strays_aside()
         self.is_following = True
         self._follow_soon(self.image.changes())
-        await self.followed()
+        await self.followed(None)
         lag_ms = self.config.integer("replica.lag.time.max.ms")
         self.timers.every(lag_ms // 2, self.partitions.tick)
         timeout_ms = self.config.integer("request.timeout.ms")
@@ -294,7 +295,7 @@ class Node:
             for send in (self.partitions.send_isr_changes, self.partitions.directories.send)
         ]
         await self.lifecycle.unfence()
-        await self.followed()
+        await self.followed(None)
 
     async def _register_controller(self) -> None:
         """Makes the controller of this node known."""
@@ -368,10 +369,10 @@ class Node:
         await self.partitions.follow(delta)
         await self.groups.follow(self.partitions.by_name.get(CONSUMER_OFFSETS, {}), delta)
 
-    async def followed(self) -> None:
-        """Until partitions and groups are what the image says now."""
+    async def followed(self, seconds_max: float | None = FOLLOWED_SECONDS_MAX) -> None:
+        """Until partitions and groups are what the image says now, or for so long."""
         if self.last_change is not None:
-            await self.last_change
+            await asyncio.wait([self.last_change], timeout=seconds_max)
 
     def _apply_config(self) -> None:
         """The node's settings, with those that were changed while it runs."""
@@ -485,7 +486,7 @@ class Node:
         if not await self.lifecycle.shut_down(CONTROLLED_SHUTDOWN_MS):
             logger.error("the stop is not in the metadata: no controller has answered in time")
         await self.lifecycle.close()
-        await self.followed()
+        await self.followed(None)
         self.groups.close()
         for listener in self.listeners:
             if not listener.is_controller:
