@@ -1,7 +1,8 @@
 """A cluster of quorum machines in virtual time: one seed is one whole run.
 
-Messages go as bytes; they are late, lost, doubled and overtake each other; links are cut one way; nodes crash and come back with
-what was synced, and perhaps more; syncs take their time. What must never be is checked when it would happen.
+Messages go as bytes; they are late, lost, doubled and overtake each other; links are cut one way; nodes crash, also between two
+effects of one input, and come back with what was synced, and perhaps more, or with an empty folder of another id; syncs take
+their time. What must never be (invariants.py) is checked when it would happen.
 """
 
 import heapq
@@ -26,10 +27,11 @@ from odradek.core.raft.effects import (
     Truncate,
     WriteSnapshot,
 )
-from odradek.core.raft.election import NOBODY, Election
+from odradek.core.raft.election import Election
+from odradek.core.raft.history import VoterHistory
 from odradek.core.raft.machine import Raft
-from odradek.core.raft.voters import VoterSet
-from odradek.wire.message import Message
+from odradek.core.raft.voters import ReplicaKey, VoterSet
+from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import (
     AddRaftVoterRequest,
     ApiVersionsRequest,
@@ -38,9 +40,20 @@ from odradek.wire.messages import (
     VoteRequest,
     VoteResponse,
 )
-from tests.core.raft.memory import CLUSTER_ID, LISTENER, MemoryLog, data_batch, snapshot_bytes, voter_of, voters_of
+from tests.core.raft.invariants import Invariants, hold
+from tests.core.raft.memory import (
+    CLUSTER_ID,
+    LISTENER,
+    MemoryLog,
+    data_batch,
+    directory_of,
+    fixed_voters_of,
+    snapshot_bytes,
+    voter_of,
+    voters_of,
+)
 
-FETCH_BYTES_MAX = 400  # so that a fetch of a few batches is cut in the middle of one
+FETCH_BYTES = (1, 150, 400)  # so that a fetch of a few batches is cut in the middle of one, or behind each
 SNAPSHOT_BYTES_MAX = 100  # so that a snapshot takes several fetches
 TICKS_AT_ONCE_MAX = 1000
 
@@ -60,7 +73,10 @@ class Member:
         self.election = Election()
         self.raft: Raft | None = None
         self.life = 0
+        self.folder = 0
+        self.is_formatted = True  # the folder names the first voters
         self.parts: dict[SnapshotId, bytes] = {}
+        self.high_watermark = -1  # as it knows it in this life
         self._wake: int | None = None
 
     def start(self) -> None:
@@ -69,21 +85,37 @@ class Member:
         self.life += 1
         self.log.synced_offset = self.log.end_offset  # the host syncs what it found
         self.parts = {}
+        self.high_watermark = -1
         self._wake = None
-        static = VoterSet(()) if cluster.formatted else cluster.voters
-        history = self.log.history(static, cluster.formatted)
         config = RaftConfig(
             cluster_id=CLUSTER_ID,
             node_id=self.id,
-            directory_id=voter_of(self.id).directory_id,
+            directory_id=self.key.directory_id,
             endpoints=voter_of(self.id).endpoints,
             bootstrap=tuple((f"node-{voter}", 9093) for voter in cluster.voters.ids),
-            fetch_bytes_max=FETCH_BYTES_MAX,
+            fetch_bytes_max=cluster.fetch_bytes_max,
             fetch_snapshot_bytes_max=SNAPSHOT_BYTES_MAX,
             auto_join=cluster.auto_join,
         )
-        self.raft = Raft(config, self.log, history, self.election, cluster.random.randrange)
+        self.raft = Raft(config, self.log, self.history(), self.election, cluster.random.randrange)
         self.step(lambda raft, now_ms: raft.start(now_ms))
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, directory_of(self.id, self.folder))
+
+    def history(self) -> VoterHistory:
+        """What the folder says of voters."""
+        formatted = self.cluster.formatted
+        fixed = VoterSet(()) if formatted else fixed_voters_of(*self.cluster.voters.ids)
+        return self.log.history(fixed, formatted if self.is_formatted else None)
+
+    def lose_folder(self) -> None:
+        """The next start is with an empty folder, formatted to join voters that are there."""
+        if self.raft is not None:
+            self.crash()
+        self.folder += 1
+        self.log, self.election, self.is_formatted = MemoryLog(), Election(), False
 
     def crash(self) -> None:
         """What was not synced is lost, or a part of it."""
@@ -93,12 +125,21 @@ class Member:
         kept = self.cluster.random.randint(0, len(unsynced))
         if kept < len(unsynced):
             self.log.truncate(unsynced[kept].base_offset)
+        if self.cluster.restart_ms is not None:
+            self.cluster.at(self.cluster.now_ms + self.cluster.restart_ms, self.start_again)
+
+    def start_again(self) -> None:
+        if self.raft is None:
+            self.start()
 
     def step(self, call: Callable[[Raft, int], list[Effect]]) -> None:
         if self.raft is None:
             return
         raft = self.raft
         for effect in call(raft, self.cluster.now_ms):
+            if self.cluster.random.random() < self.cluster.crash_amid:
+                self.crash()
+                return
             self.do(effect)
         if self.raft is raft and raft.deadline_ms < 1 << 60 and self._wake != raft.deadline_ms:
             life, wake_ms, self._wake = self.life, raft.deadline_ms, raft.deadline_ms
@@ -133,7 +174,7 @@ class Member:
         assert self.raft is not None
         assert self.raft.is_leader
         self.log.append(data_batch(self.log.end_offset, self.raft.epoch, value))
-        self.cluster.note_log(self)
+        self.cluster.invariants.grew(self.log)
         self.step(lambda raft, now_ms: raft.appended(now_ms))
         self.sync_later()
 
@@ -161,19 +202,22 @@ class Member:
                 data = log.snapshots[snapshot][position : position + bytes_max]
                 response.topics[0].partitions[0].unaligned_records = data
                 cluster.answer(self, ticket, response)
-            case Persist(election):
-                self.election = election
-                cluster.note_vote(self, election)
+            case Persist(election, kraft_version, voter_ids):
+                self.election = Election.of(election.to_json(kraft_version, voter_ids))
+                cluster.invariants.persisted(self.key, election)
             case AppendControl(messages, base_offset, epoch):
                 assert base_offset == log.end_offset
+                assert self.raft is not None
+                logs = {member.key: member.log for member in cluster.members.values()}
+                cluster.invariants.appends(self.raft, effect, self.history(), logs)
                 log.append(control_batch(messages, base_offset=base_offset, epoch=epoch, now_ms=0))
-                cluster.note_log(self)
+                cluster.invariants.grew(log)
                 self.later(0, lambda raft, now_ms: raft.appended(now_ms) if raft.is_leader else raft.tick(now_ms))
                 self.sync_later()
             case Append(records, base_offset):
                 assert base_offset == log.end_offset
                 log.append(records)
-                cluster.note_log(self)
+                cluster.invariants.grew(log)
                 self.sync_later()
             case Truncate(end_offset):
                 log.truncate(end_offset)
@@ -183,9 +227,12 @@ class Member:
             case InstallSnapshot(snapshot):
                 self.later(cluster.random.choice((0, 5, 50)), lambda raft, now_ms: self._install(raft, snapshot, now_ms))
             case BecameLeader():
-                cluster.note_leader(self, effect)
+                cluster.invariants.leads(self.key, effect, log)
             case HighWatermark(offset):
-                cluster.note_committed(self, offset)
+                before, self.high_watermark = self.high_watermark, offset
+                cluster.invariants.commits(log, before, offset)
+                if self.raft is not None and self.raft.is_leader:
+                    cluster.check_committed(self.raft, log, offset)
             case Probe(node):
                 self.later(1, lambda raft, now_ms: self._probe(raft, node.id, now_ms))
             case _:
@@ -219,11 +266,11 @@ class Cluster:
         self.loss = self.doubling = 0.0
         self.delay_ms_max = 3
         self.sync_ms_max = 5
-        self.asked: dict[object, tuple[int, int]] = {}  # ticket -> candidate and epoch of a vote
-        self.leaders: dict[int, int] = {}
-        self.votes: dict[tuple[int, int], int] = {}
-        self.written: dict[tuple[int, int], int] = {}  # (offset, epoch) -> crc of the batch that begins there
-        self.committed: dict[int, tuple[int, int, int]] = {}  # base offset -> end, epoch, crc
+        self.crash_amid = 0.0  # how likely a node crashes before an effect
+        self.restart_ms: int | None = None  # after which who crashed starts again by itself
+        self.fetch_bytes_max = self.random.choice(FETCH_BYTES)
+        self.invariants = Invariants()
+        self.asked: dict[object, tuple[ReplicaKey, int]] = {}  # ticket -> candidate and epoch of a vote
         self.answers: list[Message] = []
         self._order = 0
 
@@ -256,7 +303,7 @@ class Cluster:
 
     def send(self, member: Member, send: Send) -> None:
         target = self.members[int(send.node.host.removeprefix("node-"))]
-        request, life = over_the_wire(send.request), member.life
+        request, life, candidate = over_the_wire(send.request), member.life, member.key
 
         def arrive() -> None:
             ticket = (member.id, life, send.correlation_id)
@@ -270,7 +317,7 @@ class Cluster:
             else:
                 version = request.schema.versions[-1]
                 if isinstance(request, VoteRequest) and not request.topics[0].partitions[0].pre_vote:
-                    self.asked[ticket] = (member.id, request.topics[0].partitions[0].replica_epoch)
+                    self.asked[ticket] = (candidate, request.topics[0].partitions[0].replica_epoch)
                 target.step(lambda raft, now_ms: raft.receive(ticket, request, version, now_ms))
 
         self.deliver(member.id, target.id, arrive)
@@ -281,8 +328,8 @@ class Cluster:
             self.answers.append(response)
             return
         if isinstance(response, VoteResponse) and ticket in self.asked and response.topics[0].partitions[0].vote_granted:
-            candidate_id, epoch = self.asked[ticket]
-            assert self.votes.setdefault((member.id, epoch), candidate_id) == candidate_id, f"node {member.id} votes twice"
+            candidate, epoch = self.asked[ticket]
+            self.invariants.voted(member.key, epoch, candidate)
         node_id, life, correlation_id = ticket
         target = self.members[node_id]
 
@@ -291,42 +338,6 @@ class Cluster:
                 target.step(lambda raft, now_ms: raft.responded(correlation_id, response, now_ms))
 
         self.deliver(member.id, node_id, arrive)
-
-    # -- what must never be
-
-    def note_vote(self, member: Member, election: Election) -> None:
-        if election.voted_id != NOBODY:
-            before = self.votes.setdefault((member.id, election.epoch), election.voted_id)
-            assert before == election.voted_id, f"node {member.id} voted twice in epoch {election.epoch}"
-
-    def note_log(self, member: Member) -> None:
-        batch = member.log.batches[-1]
-        for batch in member.log.batches[-3:]:
-            before = self.written.setdefault((batch.base_offset, batch.epoch), batch.crc)
-            assert before == batch.crc, f"two records at {batch.base_offset} in epoch {batch.epoch}"
-
-    def note_leader(self, member: Member, won: BecameLeader) -> None:
-        assert won.epoch not in self.leaders, f"nodes {self.leaders[won.epoch]} and {member.id} lead epoch {won.epoch}"
-        self.leaders[won.epoch] = member.id
-        self.check_has_committed(member, max((row[0] for row in self.committed.values()), default=0))
-
-    def note_committed(self, member: Member, offset: int) -> None:
-        for batch in member.log.batches:
-            if batch.end_offset <= offset:
-                row = (batch.end_offset, batch.epoch, batch.crc)
-                before = self.committed.setdefault(batch.base_offset, row)
-                assert before == row, f"node {member.id} commits another record at {batch.base_offset}"
-        self.check_has_committed(member, offset)
-
-    def check_has_committed(self, member: Member, end_offset: int) -> None:
-        """All that is committed below an offset is in a node's log, or below its start."""
-        held = {batch.base_offset: batch for batch in member.log.batches}
-        for base_offset, (end, epoch, crc) in self.committed.items():
-            if member.log.start_offset <= base_offset and end <= end_offset:
-                batch = held.get(base_offset)
-                assert batch is not None, f"node {member.id} lacks what was committed at {base_offset}"
-                assert (batch.end_offset, batch.epoch, batch.crc) == (end, epoch, crc)
-        assert member.log.end_offset >= end_offset
 
     # -- what a test does with it
 
@@ -365,15 +376,35 @@ class Cluster:
             leader.step(lambda raft, now_ms: raft.receive("administrator", request, version, now_ms))
 
     def add_voter(self, node_id: int) -> None:
-        voter = voter_of(node_id)
+        directory_id = self.members[node_id].key.directory_id
         listeners = [AddRaftVoterRequest.Listener(name=LISTENER, host=f"node-{node_id}", port=9093)]
         request = AddRaftVoterRequest(
-            cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=voter.directory_id, listeners=listeners
+            cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=directory_id, listeners=listeners
         )
         self.ask(request)
 
+    def upgrade(self) -> None:
+        """Has fixed voters put into the log, when all have told who they are."""
+        leader = self.leader()
+        if leader is not None and leader.raft is not None and leader.raft.kraft_version == 0:
+            told = leader.raft.told_voters
+            if all(voter.directory_id != NIL_UUID for voter in told.voters):
+                leader.step(lambda raft, now_ms: raft.upgrade(1, now_ms))
+
+    def check_committed(self, raft: Raft, log: MemoryLog, offset: int) -> None:
+        """What a leader says is committed is of its own epoch, and on the disks of a majority, unless one has lost its folder."""
+        hold(log.epoch_before(offset) == raft.epoch, f"epoch {raft.epoch} commits what is of another at {offset}")
+        if not any(member.folder for member in self.members.values()):
+            synced = [member for member in self.members.values() if member.log.synced_offset >= offset]
+            count = sum(raft.voters.is_voter(member.key) for member in synced)
+            hold(count > len(raft.voters.voters) // 2, f"{offset} is committed and on {count} disks")
+
+    def isolate(self, node_id: int) -> None:
+        for other in self.members:
+            self.cut[(node_id, other)] = self.cut[(other, node_id)] = None
+
     def remove_voter(self, node_id: int) -> None:
-        directory_id = voter_of(node_id).directory_id
+        directory_id = self.members[node_id].key.directory_id
         self.ask(RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=directory_id))
 
     def heal(self) -> None:
@@ -381,6 +412,7 @@ class Cluster:
         self.loss = self.doubling = 0.0
         self.delay_ms_max = 3
         self.sync_ms_max = 5
+        self.crash_amid, self.restart_ms = 0.0, None
         for member in self.members.values():
             if member.raft is None:
                 member.start()

@@ -11,7 +11,7 @@ from odradek.core.raft.batches import (
     encode_snapshot,
     parse_snapshot_name,
 )
-from odradek.core.raft.election import CorruptElection, Election, candidacy, leadership
+from odradek.core.raft.election import CorruptElection, Election
 from odradek.core.raft.voters import Voter, VoterSet, parse_voters
 from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import TopicRecord
@@ -85,21 +85,16 @@ def test_voters_of_the_configuration_are_read() -> None:
 
 
 def test_the_vote_is_written_as_kafka_writes_it() -> None:
-    won = candidacy(Election(), 0, 1, b"d" * 16)
+    won = Election(epoch=1, voted_id=1, voted_directory_id=b"d" * 16)
     assert won.to_json(1, [1]) == (
         b'{"leaderId":-1,"leaderEpoch":1,"votedId":1,"votedDirectoryId":"ZGRkZGRkZGRkZGRkZGRkZA","data_version":1}'
     )
-    assert leadership(won).to_json(1, [1]) == (
+    assert Election(epoch=1, leader_id=1).to_json(1, [1]) == (
         b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     )
     assert Election.of(won.to_json(1, [1])) == won
-    static = candidacy(Election(), 0, 1, NIL_UUID)
+    static = Election(epoch=1, voted_id=1)
     assert Election.of(static.to_json(0, [1, 2])) == static
-
-
-def test_a_new_epoch_is_after_all_that_was_heard_of() -> None:
-    assert candidacy(Election(epoch=7), 3, 1, NIL_UUID).epoch == 8
-    assert candidacy(Election(epoch=2), 5, 1, NIL_UUID).epoch == 6
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"data_version":2}', b'{"data_version":1,"leaderEpoch":"x"}'])
