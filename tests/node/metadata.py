@@ -16,6 +16,7 @@ from odradek.node.metadata_log import MetadataLogConfig
 from odradek.node.quorum import Quorum
 from odradek.node.quorum_config import QuorumConfig
 from odradek.wire.messages import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     CreateTopicsRequest,
@@ -94,8 +95,16 @@ async def register(
         previous_broker_epoch=previous_epoch,
     )
     epoch = (await host.submit(lambda found: found.register_broker(broker))).broker_epoch
-    await host.submit(lambda found: found.unfence(NODE, epoch))
+    await beat(host, epoch)
     return epoch
+
+
+async def beat(host: ControllerHost, epoch: int, *, want_shut_down: bool = False) -> None:
+    """A heartbeat of a broker that has read all of the metadata."""
+    request = BrokerHeartbeatRequest(
+        broker_id=NODE, broker_epoch=epoch, current_metadata_offset=host.quorum.end_offset, want_shut_down=want_shut_down
+    )
+    await host.submit(lambda found: found.heartbeat(request, host.monotonic_ms()))
 
 
 def topic_request(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequest:

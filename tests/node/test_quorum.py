@@ -290,8 +290,8 @@ def test_old_snapshots_and_segments_go_and_the_newest_stays() -> None:
         host = await started(disk, FOLDER, config)
         for number in range(100):
             await host.quorum.commit(host.quorum.append([topic(number)]))
-        await host.quorum.take_snapshot()
-        host.quorum.expire()
+        await host.quorum.snapshots.take()
+        host.quorum.snapshots.expire()
         assert host.quorum.log.start_offset > 0
         assert f"{0:020d}-{0:010d}.checkpoint" not in names(disk, ".checkpoint")
         assert len(host.quorum.metadata_log.snapshots) == 1
@@ -314,15 +314,15 @@ def test_old_snapshots_go_by_age() -> None:
     async def story() -> None:
         host = await started(disk, FOLDER, config, lambda: now[0])
         await host.quorum.commit(host.quorum.append([topic(1)]))
-        first = await host.quorum.take_snapshot()
+        first = await host.quorum.snapshots.take()
         now[0] += 20_000
-        host.quorum.expire()
+        host.quorum.snapshots.expire()
         assert first in host.quorum.metadata_log.snapshots  # nothing newer stands for it
         await host.quorum.commit(host.quorum.append([topic(2)]))
-        second = await host.quorum.take_snapshot()
-        host.quorum.expire()
+        second = await host.quorum.snapshots.take()
+        host.quorum.snapshots.expire()
         assert host.quorum.metadata_log.snapshots == [second]
-        assert await host.quorum.take_snapshot() is None
+        assert await host.quorum.snapshots.take() is None
         assert host.quorum.log.start_offset == second.offset if second else False
 
     run(story())
@@ -334,7 +334,7 @@ def test_a_broken_snapshot_is_passed_over_while_the_log_tells_the_same_and_erase
     async def story() -> None:
         host = await started(disk, FOLDER)
         await host.quorum.commit(host.quorum.append([topic(1)]))
-        snapshot = await host.quorum.take_snapshot()
+        snapshot = await host.quorum.snapshots.take()
         assert snapshot is not None
         await host.quorum.close()
         disk.flip_bit(f"{LOG}/{snapshot.name}", 8 * 100)
@@ -353,9 +353,9 @@ def test_without_the_snapshot_that_the_log_begins_with_nothing_starts_and_nothin
         host = await started(disk, FOLDER, config)
         for number in range(40):
             await host.quorum.commit(host.quorum.append([topic(number)]))
-        snapshot = await host.quorum.take_snapshot()
+        snapshot = await host.quorum.snapshots.take()
         assert snapshot is not None
-        host.quorum.expire()
+        host.quorum.snapshots.expire()
         assert host.quorum.log.bases[0] > 0
         await host.quorum.close()
         disk.flip_bit(f"{LOG}/{snapshot.name}", 8 * 100)
@@ -408,7 +408,7 @@ def test_a_folder_of_static_voters_is_served_with_the_setting_and_not_without(tm
             "data_version": 0,
         }
         assert host.quorum.kraft_version == 0
-        await host.quorum.take_snapshot()
+        await host.quorum.snapshots.take()
         await host.quorum.close()
         with pytest.raises(QuorumError, match=r"controller\.quorum\.voters"):
             Quorum(disk, path, CONFIG, clock())

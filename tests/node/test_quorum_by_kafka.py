@@ -18,7 +18,7 @@ from odradek.node.quorum_config import QuorumConfig
 from tests.kafka.broker import Broker
 from tests.kafka.dump import FAULTS, dump
 from tests.kafka.oracle import Oracle
-from tests.node.metadata import CONFIG, NODE, create, formatted, register, started, with_log
+from tests.node.metadata import CONFIG, NODE, beat, create, formatted, register, started, with_log
 
 SEEN_SECONDS_MAX = 60
 SESSION = {"broker_heartbeat_interval_ms": "500", "broker_session_timeout_ms": "3000"}  # a killed broker is let in again soon
@@ -77,7 +77,7 @@ def check_files(oracle: Oracle, broker: Broker) -> None:
 
 async def stop(host: ControllerHost, epoch: int) -> None:
     """A controlled shutdown, as a broker does it."""
-    await host.submit(lambda found: found.shut_down(NODE, epoch))
+    await beat(host, epoch, want_shut_down=True)
     await host.submit(lambda found: found.fence(NODE, epoch))
     await host.quorum.close()
 

@@ -214,7 +214,7 @@ class Node:
         if unserved := self._unserved_features():
             logger.warning("features of this folder that are not served yet: %s", ", ".join(unserved))
         self._apply_config()
-        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.expire)]
+        self.stops = [self.timers.every(METADATA_EXPIRY_MS, self.quorum.snapshots.expire)]
         if idle_ms := self.config.integer("metadata.max.idle.interval.ms"):
             self.stops.append(self.timers.every(idle_ms, self.quorum.append_if_idle))
 

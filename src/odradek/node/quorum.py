@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from odradek.api.context import Context
 from odradek.core.metadata.features import check_levels
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.raft.batches import (
     BATCH_BYTES_MAX,
     CorruptSnapshot,
@@ -30,7 +29,6 @@ from odradek.core.raft.batches import (
     Snapshot,
     SnapshotId,
     control_batch,
-    encode_snapshot,
     metadata_batch,
 )
 from odradek.core.raft.effects import (
@@ -58,10 +56,11 @@ from odradek.core.raft.states import NEVER_MS
 from odradek.core.raft.voters import VoterSet, parse_voters
 from odradek.log.disk import Disk, DiskFailed, DiskFull
 from odradek.log.log import Origin
-from odradek.node.metadata_log import MetadataLog, write_snapshot
+from odradek.node.metadata_log import MetadataLog
 from odradek.node.peers import Channel, Unreachable, is_listening
 from odradek.node.quorum_config import QuorumConfig
 from odradek.node.reserve import Reserve
+from odradek.node.snapshots import Snapshots
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
@@ -102,12 +101,12 @@ class Quorum:
         self.metadata_log = MetadataLog(disk, data_folder, config.log, now_ms())
         self.log = self.metadata_log.log
         self.image = MetadataImage()
-        self.bytes_since_snapshot = 0
         static = parse_voters(config.static_voters, config.listener) if config.static_voters else VoterSet(())
         history = VoterHistory(static)
         self._load(history)
         self._check_voters(history)
         self.machine = Raft(config.raft(), self.metadata_log, history, self.metadata_log.read_election(), random.randrange)
+        self.snapshots = Snapshots(disk, self.metadata_log, self.image, self.machine, now_ms)
         self.leader = LeaderIs(-1, -1)
         self.is_active = False  # it leads, and all that was before its epoch is committed
         self.failure: BaseException | None = None
@@ -126,8 +125,6 @@ class Quorum:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
-        self._snapshotting: asyncio.Task[None] | None = None
-        self._snapshot_time = 0.0
         self._idle_since = -1  # the end of the log at the last look
         if self.voters.ids == [config.node_id]:  # whatever the only voter has is committed
             self._apply(self.log.end_offset)
@@ -202,9 +199,8 @@ class Quorum:
 
     def start(self) -> None:
         """Takes part."""
-        self._snapshot_time = asyncio.get_running_loop().time()
         self._input(self.machine.start)
-        self.expire()
+        self.snapshots.begin()
 
     def receive(self, request: Message, ctx: Context) -> None:
         """A request that is for the quorum; it is answered when the machine says so."""
@@ -441,7 +437,8 @@ class Quorum:
         if self.machine.is_leader and not self.is_active and offset > self._epoch_start:
             self.is_active = True
             self.on_active()
-        self._snapshot_if_due()
+        if not self.is_new:
+            self.snapshots.take_if_due(self._ended)
 
     def _apply(self, offset: int) -> None:
         """Replays what is committed: what this node appended itself it still has, everything else is in the log."""
@@ -470,7 +467,7 @@ class Quorum:
                 check_levels(self.image.features)
         self.applied_offset = last_offset + 1
         self.image.advance(last_offset, epoch, timestamp_ms)
-        self.bytes_since_snapshot += size
+        self.snapshots.bytes_since += size
         if records:
             for callback in self._callbacks:
                 callback(records)
@@ -492,49 +489,7 @@ class Quorum:
         for callback in self._failed:
             callback(error)
 
-    # -- snapshots
-
-    def _snapshot_if_due(self) -> None:
-        loop = asyncio.get_running_loop()
-        waited_ms = (loop.time() - self._snapshot_time) * 1000
-        interval_ms = self.config.log.max_snapshot_interval_ms
-        is_large = self.bytes_since_snapshot >= self.config.log.max_record_bytes_between_snapshots
-        if self._snapshotting is None and not self.is_new and (is_large or 0 < interval_ms <= waited_ms):
-            self._snapshotting = loop.create_task(self._snapshot())
-            self._snapshotting.add_done_callback(self._ended)
-
-    async def _snapshot(self) -> None:
-        """Writes what is committed now to a snapshot, and lets go of what it stands for."""
-        loop = asyncio.get_running_loop()
-        try:
-            await self.take_snapshot()
-            self._clean()
-        except DiskFull:  # the log goes on without; the next one may find room
-            self.bytes_since_snapshot = 0
-        finally:
-            self._snapshot_time = loop.time()
-            self._snapshotting = None
-
-    async def take_snapshot(self) -> SnapshotId | None:
-        """A snapshot of the image; None when there is one already."""
-        image = self.image
-        snapshot = SnapshotId(image.offset + 1, image.epoch)
-        self.bytes_since_snapshot = 0
-        if snapshot in self.metadata_log.snapshots:
-            return None
-        kraft_version, voters = self.machine.voters_at(snapshot.offset)
-        batches = encode_snapshot(
-            list(snapshot_records(image)),
-            epoch=image.epoch,
-            now_ms=self.now_ms(),
-            timestamp_ms=image.timestamp_ms,
-            kraft_version=kraft_version,
-            voters=voters if kraft_version else None,
-        )
-        write = partial(write_snapshot, self.disk, self.metadata_log.folder, snapshot, batches)
-        await asyncio.get_running_loop().run_in_executor(None, write)
-        self.metadata_log.snapshots.append(snapshot)
-        return snapshot
+    # -- snapshots of the leader
 
     async def _install(self, snapshot: SnapshotId) -> None:
         """Begins anew at a snapshot that the leader sent."""
@@ -552,15 +507,6 @@ class Quorum:
         self._input(partial(self.machine.installed, snapshot, loaded.kraft_version, loaded.voters))
         for callback in self._callbacks:
             callback([])
-
-    def _clean(self) -> None:
-        self.metadata_log.clean(self.now_ms())
-        self.machine.start_moved()
-
-    def expire(self) -> None:
-        """To be called now and then: removes what has had its time."""
-        with suppress(DiskFull):  # of names; the next time there may be room
-            self._clean()
 
     # -- the end
 
@@ -580,7 +526,7 @@ class Quorum:
             self._timer.cancel()
         for channel in self._channels.values():
             channel.close()
-        under_way = [task for task in (self._flushing, self._snapshotting) if task is not None]
+        under_way = [task for task in (self._flushing, self.snapshots.task) if task is not None]
         await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
         if self.failure is None:
             self.failure = QuorumError("the quorum is closed")

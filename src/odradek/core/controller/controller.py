@@ -32,8 +32,6 @@ from odradek.core.controller.brokers import (
     fence,
     register_broker,
     register_controller,
-    shut_down,
-    unfence,
     unregister_broker,
 )
 from odradek.core.controller.decision import Decision, Versioned
@@ -185,12 +183,6 @@ class Controller:
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Decision[ControllerRegistrationResponse]:
         return register_controller(self.image, request)
-
-    def unfence(self, broker_id: int, broker_epoch: int) -> Decision[None]:
-        return unfence(self.image, broker_id, broker_epoch, self.config.replication)
-
-    def shut_down(self, broker_id: int, broker_epoch: int) -> Decision[None]:
-        return shut_down(self.image, broker_id, broker_epoch, self.config.replication)
 
     def fence(self, broker_id: int, broker_epoch: int) -> Decision[None]:
         """Of a broker that is known to be gone: its connection was reset, and it takes no other. Silence has its time-out."""

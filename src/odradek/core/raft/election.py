@@ -3,8 +3,7 @@
 Version 0 is that of kraft.version 0, which knows no folders' ids; version 1 that of kraft.version 1.
 
 Invariants
- 1. An epoch has at most one leader, and a node votes at most once in it.
- 2. A node never leads an epoch that it led before it was started: each start begins a new one.
+ 1. What was written is read again, of both versions; but version 0 knows no folder of whom was voted for.
 """
 
 import json
@@ -67,15 +66,3 @@ class Election(msgspec.Struct, frozen=True, kw_only=True):
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptElection(f"{QUORUM_STATE} cannot be read ({error}): restore it from a copy of the folder") from error
-
-
-def candidacy(last: Election, log_epoch: int, node_id: int, directory_id: bytes) -> Election:
-    """A vote for oneself in an epoch after all that this node has heard of."""
-    epoch = max(last.epoch, log_epoch) + 1
-    return Election(epoch=epoch, voted_id=node_id, voted_directory_id=directory_id)
-
-
-def leadership(won: Election) -> Election:
-    """What is remembered of an epoch that one leads."""
-    assert won.voted_id != NOBODY
-    return Election(epoch=won.epoch, leader_id=won.voted_id)
