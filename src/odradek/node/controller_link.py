@@ -3,7 +3,8 @@
 Invariants
  1. A request is asked again, of whoever leads then, until it is answered or its time is over: that a controller has gone, or is
     no longer active, is nothing that a caller hears of.
- 2. What clients have asked for travels in an envelope, with who they are; what the broker itself asks for, plainly.
+ 2. When another leads, whoever led before is not waited for: it may be silent for long.
+ 3. What clients have asked for travels in an envelope, with who they are; what the broker itself asks for, plainly.
 """
 
 import asyncio
@@ -98,10 +99,18 @@ class ControllerLink:
             if channel is not None:
                 channel.close()
             channel = self.channels[purpose] = Channel(host, port, self.client_id)
+        left_ms = (deadline - self.loop.time()) * 1000
+        asking = self.loop.create_task(channel.ask(request, response, left_ms))
+        moving = self.loop.create_task(self.node.quorum.leader_changed(left_ms))
+        both: list[asyncio.Future[Any]] = [asking, moving]
         try:
-            return await channel.ask(request, response, (deadline - self.loop.time()) * 1000)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
         except Unreachable:
             return None
+        finally:
+            for task in both:
+                task.cancel()
 
     async def _ask_here(self, request: Message) -> Message | None:
         handler = self.here.handlers[request.schema.key]

@@ -158,7 +158,7 @@ class Lifecycle:
             offline_log_dirs=list(self.offline_log_dirs),
         )
         try:
-            answer = await self.link.ask(request, BrokerHeartbeatResponse, self.session_timeout_ms)
+            answer = await self.link.ask(request, BrokerHeartbeatResponse, self.session_timeout_ms // 2)  # so there is another
         except Refused as refused:
             logger.warning("a heartbeat was not answered: %s", refused.message)
             return False

@@ -120,7 +120,7 @@ class Quorum:
         self._is_doing = False
         self._appended: deque[Appended] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._leader_waiters: list[asyncio.Future[None]] = []
+        self._leader_waiters: dict[asyncio.Future[None], None] = {}
         self._channels: dict[tuple[int, str, int], Channel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -318,7 +318,7 @@ class Quorum:
         if leader.is_known:
             logger.debug("node %d leads the quorum in epoch %d", leader.leader_id, leader.epoch)
         self.leader = leader
-        waiters, self._leader_waiters = self._leader_waiters, []
+        waiters, self._leader_waiters = self._leader_waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -326,10 +326,13 @@ class Quorum:
     async def leader_changed(self, timeout_ms: float) -> None:
         """Until somebody else leads, or the time is over."""
         waiter = asyncio.get_running_loop().create_future()
-        self._leader_waiters.append(waiter)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1000):
-                await waiter
+        self._leader_waiters[waiter] = None
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await waiter
+        finally:
+            self._leader_waiters.pop(waiter, None)
 
     # -- leading
 
