@@ -18,9 +18,8 @@ from confluent_kafka import TopicPartition
 
 from odradek.wire.batch import headers
 from tests.clients.confluent import consuming, read
-from tests.clients.waiting import until
 from tests.cluster.cluster import Cluster
-from tests.cluster.settings import PARTITIONS, Place
+from tests.cluster.settings import PARTITIONS, Place, until
 from tests.cluster.workload import Workload
 
 LOG_SUFFIX: Final = ".log"

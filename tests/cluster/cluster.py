@@ -26,9 +26,9 @@ from odradek.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.clients.waiting import until
 from tests.cluster.layout import Layout, Places, free_block
 from tests.cluster.links import Links
+from tests.cluster.settings import until
 from tests.node.socket_client import Closed, SocketClient
 
 STOP_SECONDS_MAX: Final = 60

@@ -7,16 +7,17 @@ Invariants
 """
 
 import threading
+import time
 from collections import Counter
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.clients.waiting import until
-from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place
+from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, until
 
 MEMBERS: Final = 2
 RECORDS_MAX: Final = 200
+COMMIT_SECONDS_MAX: Final = 30.0
 WITNESS_SECONDS: Final = 0.2
 MEMBER: Final = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "check.crcs": True}
 PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
@@ -31,11 +32,15 @@ class Member:
     def __init__(self, bootstrap: str, group: "Group", number: int) -> None:
         self.name = f"{group.name} {number}"
         self.group = group
-        self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group.name, **EAGER, **MEMBER, **group.settings})
+        own = {"bootstrap.servers": bootstrap, "group.id": group.name, "on_commit": self._committed}
+        self.consumer = Consumer({**own, **EAGER, **MEMBER, **group.settings})
         self.consumer.subscribe([group.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
         self.read: list[tuple[Place, bytes]] = []
         self.offset_min: dict[int, int] = {}  # of what may come next, where nothing was read since the assignment
         self.offsets: dict[int, int] = {}  # of what comes next
+        self.unsent: dict[int, int] = {}  # offsets that are to be committed
+        self.owners: dict[Place, Member] = {}  # of those that are being committed, when they were sent
+        self.waits_until_s = 0.0  # for the answer, and not for ever: librdkafka may lose it with its brokers
         self.last_error = ""
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -47,20 +52,20 @@ class Member:
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
             self.offsets.pop(each.partition, None)
+            self.unsent.pop(each.partition, None)
             if self.group.owners.get(each.partition) is self:
                 del self.group.owners[each.partition]
 
     def go_on(self) -> None:
-        positions: dict[int, int] = {}
         for number in range(RECORDS_MAX):
             message = self.consumer.poll(0 if number else POLL_SECONDS)
             if message is None:
                 break
-            self._take(message, positions)
-        if positions:
-            self._commit(positions)
+            self._take(message)
+        if self.unsent and time.monotonic() > self.waits_until_s:
+            self._commit()
 
-    def _take(self, message: Message, positions: dict[int, int]) -> None:
+    def _take(self, message: Message) -> None:
         index, offset, value = message.partition(), message.offset(), message.value()
         if (error := message.error()) is not None:
             self.last_error = str(error)
@@ -73,22 +78,32 @@ class Member:
             self.group.went_back.append(f"{self.name} begins with {index} at {offset} after {self.offset_min[index]}")
         elif wanted is not None and offset != wanted:
             self.group.skipped.append(f"{self.name} reads {offset} of {index} after {wanted - 1}")
-        self.offsets[index] = positions[index] = offset + 1
+        self.offsets[index] = self.unsent[index] = offset + 1
         self.read.append(((index, offset), value))
 
-    def _commit(self, positions: dict[int, int]) -> None:
-        group = self.group
-        others = {index: owner for index in positions if (owner := group.owners.get(index)) not in (None, self)}
+    def _commit(self) -> None:
+        """One commit after the other: an old one that is tried again must not come after a newer one."""
+        positions, self.unsent = self.unsent, {}
+        self.owners = {place: self.group.owners.get(place[0], self) for place in positions.items()}
+        wanted = [TopicPartition(self.group.topic, index, offset) for index, offset in positions.items()]
+        self.waits_until_s = time.monotonic() + COMMIT_SECONDS_MAX
         try:
-            wanted = [TopicPartition(group.topic, index, offset) for index, offset in positions.items()]
-            done = self.consumer.commit(offsets=wanted, asynchronous=False)
+            self.consumer.commit(offsets=wanted, asynchronous=True)
         except KafkaException as error:
             self.last_error = str(error)
-            return  # not committed: whoever has the partition next reads it again
-        for each in done or ():
+
+    def _committed(self, error: KafkaError | None, done: list[TopicPartition]) -> None:
+        """What is not committed, whoever has the partition next reads again."""
+        self.waits_until_s = 0.0
+        if error is not None:
+            self.last_error = str(error)
+            return
+        group = self.group
+        for each in done:
             if each.error is None:
                 group.committed[each.partition] = max(each.offset, group.committed[each.partition])
-                if (owner := others.get(each.partition)) is not None and group.owners.get(each.partition) is owner:
+                owner = self.owners.get((each.partition, each.offset), self)
+                if owner is not self and group.owners.get(each.partition) is owner:
                     group.owned_twice.append(f"{self.name} commits {each.partition}, which {owner.name} has")
 
 

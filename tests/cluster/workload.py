@@ -14,10 +14,9 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.clients.waiting import until
 from tests.cluster.administrator import Administrator
 from tests.cluster.group import PROTOCOLS, Group, Member, Witness
-from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place
+from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, until
 
 WRITERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
