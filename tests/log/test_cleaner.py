@@ -348,7 +348,7 @@ def test_compaction_and_retention_work_on_one_log() -> None:
     of.settle()
     of.write((b"newest", b"v"))
     of.log.move_high_watermark(of.log.end_offset)
-    of.folder.expire(of.now_ms)
+    of.folder.expire(of.now_ms, of.now_ms)
     assert [key for _, key, _ in of.rows()] == [b"newest"]
     of.compact()
     assert [key for _, key, _ in of.rows()] == [b"newest"]

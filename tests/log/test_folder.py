@@ -55,7 +55,7 @@ def note_compacted(folder: LogFolder, partition: TopicPartition, offset: int) ->
 
 
 def expire(folder: LogFolder, now_ms: int) -> None:
-    for remove in folder.expire(now_ms):
+    for remove in folder.expire(now_ms, now_ms):
         remove()
 
 

@@ -230,13 +230,14 @@ class LogFolder:
             self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
         self.disk.sync_folder(self.path)
 
-    def expire(self, now_ms: int) -> list[Callable[[], None]]:
+    def expire(self, now_ms: int, steady_ms: int) -> list[Callable[[], None]]:
         """Retention, producers that have gone, files that nobody has read of late. Gives what removes the files whose time has
-        come: that takes long, and may be called on any thread."""
+        come: that takes long, and may be called on any thread. `steady_ms` is a clock that nobody sets: whoever produced a moment
+        ago by it is not forgotten, whatever day it is said to be."""
         due: list[Callable[[], None]] = []
         for log in self.logs.values():
             log.delete_expired(now_ms)
-            log.producers.remove_expired(now_ms)
+            log.producers.remove_expired(steady_ms)
             due += log.deletions_due(now_ms)
             for segment in log.segments[:-1]:
                 segment.release()

@@ -534,7 +534,8 @@ class Log:
         if self.has_rolled:
             return True
         unflushed = self.unflushed
-        return unflushed >= self.config.flush_messages or (unflushed > 0 and now_ms - self.flushed_ms >= self.config.flush_ms)
+        waited_ms = abs(now_ms - self.flushed_ms)  # also when the clock was set back
+        return unflushed >= self.config.flush_messages or (unflushed > 0 and waited_ms >= self.config.flush_ms)
 
     def start_flush(self, *, closed_only: bool = False) -> Flush:
         """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not

@@ -24,7 +24,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import SPARE_BYTES_MIN, Reserve
-from odradek.node.timers import Timer, Timers
+from odradek.node.timers import Timer, Timers, steady_clock
 from odradek.wire.errors import ProtocolError
 
 LOOK_INTERVAL_MS = 1000  # how often it is looked whether there is room again, and whether a disk has failed
@@ -53,6 +53,7 @@ class Background:
         self.config = config
         self.timers = timers
         self.now_ms = now_ms
+        self.steady_ms = steady_clock(now_ms())
         self.written: dict[LogFolder, dict[str, bytes]] = {}
         self.cleaners = {
             folder: Cleaner(folder, config.integer("log.cleaner.dedupe.buffer.size")) for folder in partitions.folders
@@ -114,7 +115,7 @@ class Background:
     def expire(self) -> None:
         for folder in self.partitions.folders:
             try:
-                removals = folder.expire(self.now_ms())
+                removals = folder.expire(self.now_ms(), self.steady_ms())
             except DiskFull as full:
                 logger.error("%s: retention has to wait until there is room: %s", folder.path, full)
                 continue

@@ -21,6 +21,12 @@ def boot_clock_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+def steady_clock(wall_ms: int) -> Callable[[], int]:
+    """A clock that shows this time now, and is not set from then on."""
+    ahead_ms = wall_ms - boot_clock_ms()
+    return lambda: ahead_ms + boot_clock_ms()
+
+
 class Timer:
     __slots__ = ("_bucket", "callback")
 
