@@ -308,9 +308,9 @@ class Cluster:
         def arrive() -> None:
             ticket = (member.id, life, send.correlation_id)
             if target.raft is None:
-                member.later(
-                    0, lambda raft, now_ms: raft.responded(send.correlation_id, None, now_ms)
-                ) if life == member.life else None
+                if life == member.life:  # nobody listens where it is
+                    member.later(0, lambda raft, now_ms: raft.responded(send.correlation_id, None, now_ms))
+                    member.later(0, lambda raft, now_ms: raft.refused(send.node.id, now_ms))
             elif isinstance(request, ApiVersionsRequest):
                 feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
                 self.answer(target, ticket, ApiVersionsResponse(supported_features=[feature]))

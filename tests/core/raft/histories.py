@@ -14,6 +14,7 @@ STEPS_MAX = 6  # in a round
 PAUSES_MS = (0, 1, 2, 5, 10, 30, 100, 300, 2000)
 CALMS_MS = (300, 1500, 3000)
 COMMITTED_MS_MAX = 20_000
+JOINED_MS_MAX = 60_000
 STAYS_MS = 8_000  # longer than any timeout of the quorum
 
 EVENTS = (
@@ -159,6 +160,10 @@ def settle(cluster: Cluster) -> Member:
     return cluster.elect()
 
 
+def all_vote(cluster: Cluster) -> bool:
+    return all(member.raft is not None and member.raft.is_voter for member in cluster.members.values())
+
+
 def told(cluster: Cluster) -> list[object]:
     return [
         (member.id, member.raft and (member.raft.epoch, member.raft.leader, member.raft.high_watermark, member.raft.voters.ids))
@@ -166,22 +171,31 @@ def told(cluster: Cluster) -> list[object]:
     ]
 
 
+def check_joins(cluster: Cluster) -> None:
+    """Who joins by itself votes in the end."""
+    leader = settle(cluster)
+    if cluster.auto_join and leader.raft is not None and leader.raft.kraft_version:
+        hold(cluster.run(JOINED_MS_MAX, lambda: all_vote(cluster)), f"not everybody votes who joins by itself: {told(cluster)}")
+
+
 def check_stays(cluster: Cluster) -> None:
     """A node that was cut off comes back and does not disturb the leader; a leader that was cut off knows it."""
-    leader = settle(cluster)
-    assert leader.raft is not None
-    epoch, voters = leader.raft.epoch, leader.raft.voters.ids
+    check_joins(cluster)
+    leader = cluster.elect()
+    raft = leader.raft
+    assert raft is not None
+    epoch, voters = raft.epoch, raft.voters.ids
     for member in cluster.members.values():
         if member is not leader and len(voters) > 2:
             cluster.isolate(member.id)
             cluster.run(STAYS_MS)
             cluster.cut.clear()
             cluster.run(STAYS_MS)
-            hold(leader.raft.is_leader and leader.raft.epoch == epoch, f"node {member.id} came back and ended epoch {epoch}")
+            hold(raft.is_leader and raft.epoch == epoch, f"node {member.id} came back and ended epoch {epoch}")
     if len(voters) > 1:
         cluster.isolate(leader.id)
         cluster.run(STAYS_MS)
-        hold(not leader.raft.is_leader, f"node {leader.id} leads without having been fetched from")
+        hold(not raft.is_leader, f"node {leader.id} leads without having been fetched from")
 
 
 def begin(shape: Shape, seed: int) -> Cluster:

@@ -15,6 +15,7 @@ from odradek.wire.messages import (
     VoteRequest,
     VoteResponse,
 )
+from tests.core.raft.cluster import Cluster
 from tests.core.raft.memory import CLUSTER_ID, directory_of, voter_of, voters_of
 from tests.core.raft.one import One, begin_of, fetched, granted, known, log_of, vote_of
 
@@ -319,3 +320,23 @@ def test_who_was_refused_asks_again_soon_while_the_leader_is_gone() -> None:
 def test_a_refused_connection_of_a_node_that_does_not_lead_changes_nothing() -> None:
     one = One().follows(2)
     assert not one.does(one.raft.refused(3, one.now_ms))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_a_cluster_that_was_down_has_a_leader_as_soon_as_a_majority_is_up(is_clean: bool, seed: int) -> None:
+    """Whoever comes first: nobody waits out a timeout for a leader that was started again, or is not there yet."""
+    cluster = Cluster(seed, [1, 2, 3], [], dynamic=True).start()
+    cluster.elect()
+    cluster.run(3000)
+    for member in cluster.members.values():
+        if is_clean:
+            member.step(lambda raft, now_ms: raft.stop(now_ms))
+    cluster.run(100)
+    for member in cluster.members.values():
+        member.crash()
+    for at, member in enumerate(cluster.random.sample(list(cluster.members.values()), 3)):
+        if at:
+            cluster.run(cluster.random.choice((0, 100, 400)))
+        member.start()
+    assert cluster.run(200, lambda: cluster.leader() is not None)
