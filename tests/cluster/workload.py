@@ -8,9 +8,10 @@ Invariants
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any, Final, Self
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -124,7 +125,8 @@ class Workload:
         for reader in self.readers:
             reader.consumer.close()
         for writer in self.writers:
-            writer.producer.close()
+            with suppress(KafkaException):  # of a writer that could not go on, which is told already
+                writer.producer.close()
 
     # -- waiting
 
