@@ -30,6 +30,11 @@ class KnownLeader:
         self.leader = LeaderIs(leader_id, leader_id, (("CONTROLLER", "127.0.0.1", port),))
         self.changed.set()
 
+    def lose(self) -> None:
+        """Nobody is known to lead."""
+        self.leader = LeaderIs(-1, -1)
+        self.changed.set()
+
     async def leader_changed(self, timeout_ms: float) -> None:
         self.changed.clear()
         with suppress(TimeoutError):
@@ -60,6 +65,10 @@ def test_a_controller_that_is_silent_is_not_waited_for_when_another_leads() -> N
             quorum.lead(1, silent)
             asking = asyncio.create_task(link.ask(BrokerHeartbeatRequest(), BrokerHeartbeatResponse, LONG_MS))
             await asked.wait()
+            quorum.lose()
+            for _ in range(20):  # turns of the loop, in which it is not given up
+                await asyncio.sleep(0)
+            assert link.channels["own"].is_connected
             quorum.lead(2, speaking)
             await until(asking.done)
             assert not asking.result().is_fenced

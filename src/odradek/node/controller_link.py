@@ -99,9 +99,8 @@ class ControllerLink:
             if channel is not None:
                 channel.close()
             channel = self.channels[purpose] = Channel(host, port, self.client_id)
-        left_ms = (deadline - self.loop.time()) * 1000
-        asking = self.loop.create_task(channel.ask(request, response, left_ms))
-        moving = self.loop.create_task(self.node.quorum.leader_changed(left_ms))
+        asking = self.loop.create_task(channel.ask(request, response, (deadline - self.loop.time()) * 1000))
+        moving = self.loop.create_task(self._another_leads(leader.leader_id, deadline))
         both: list[asyncio.Future[Any]] = [asking, moving]
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -111,6 +110,15 @@ class ControllerLink:
         finally:
             for task in both:
                 task.cancel()
+
+    async def _another_leads(self, leader_id: int, deadline: float) -> None:
+        """Until somebody else is known to lead: that nobody is known may be this node's own trouble."""
+        quorum = self.node.quorum
+        while quorum.leader.leader_id == leader_id or not quorum.leader.is_known:
+            left_ms = (deadline - self.loop.time()) * 1000
+            if left_ms <= 0:
+                return
+            await quorum.leader_changed(left_ms)
 
     async def _ask_here(self, request: Message) -> Message | None:
         handler = self.here.handlers[request.schema.key]
