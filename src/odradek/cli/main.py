@@ -5,7 +5,7 @@ something did not, 2 when the command line cannot be understood. What went wrong
 do.
 """
 
-from odradek.cli import log, start, storage, up
+from odradek.cli import cluster, log, start, storage, up
 from odradek.cli.parser import Commands, Given, Parser
 
 
@@ -23,6 +23,7 @@ def main() -> None:
     start.add(commands)
     up.add(commands)
     storage.add(commands)
+    cluster.add(commands)
     log.add(commands)
     commands.add("version", version)
     given = parser.parse_args()
