@@ -19,7 +19,7 @@ from odradek.wire.messages import DescribeLogDirsRequest, DescribeLogDirsRespons
 from tests.clients.confluent import admin
 from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.chaos import SETTINGS
-from tests.cluster.checks import suffer
+from tests.cluster.checks import log_bytes, suffer
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.settings import EAGER
 from tests.cluster.workload import Workload
@@ -90,6 +90,37 @@ def test_a_folder_that_fails_loses_nothing_and_is_back_after_a_restart(tmp_path:
         assert found.acknowledged > 0
         assert not found.wrong
         assert offline(cluster, VICTIM) == []
+
+
+def test_a_slow_disk_leaves_the_isr_and_holds_up_nothing_else(tmp_path: Path) -> None:
+    trigger = tmp_path / "slow"
+    with running(tmp_path, None, **SETTINGS | {"replica_lag_time_max_ms": "2000"}) as cluster, cluster.explaining():
+        cluster.stop(VICTIM)
+        wrap(cluster, VICTIM, sys.executable, "-m", "tests.node.failing_node", "slow-pwrite", "/followed-0/", str(trigger))
+        cluster.heal()
+        client = admin(cluster.bootstrap)
+        topics = {"followed": [1, VICTIM, 3], "led": [VICTIM, 1, 3]}
+        for created in client.create_topics(
+            [NewTopic(topic, 1, replica_assignment=[replicas]) for topic, replicas in topics.items()]
+        ).values():
+            created.result()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, **EAGER, "acks": "all"})
+
+        def is_left() -> bool:
+            for topic in topics:
+                producer.produce(topic, b"value")
+            assert producer.flush(SECONDS_MAX) == 0
+            return VICTIM not in cluster.partitions(VICTIM, "followed")[0].isr_nodes
+
+        assert not is_left()
+        trigger.touch()
+        until(is_left, "a slow replica out of the ISR")
+        assert is_left()
+        trigger.unlink()
+        producer.close()
+        cluster.all_in_sync("followed")
+        copies = [cluster.log_dirs(number)[0] / "followed-0" for number in cluster.brokers]
+        until(lambda: len({log_bytes(copy) for copy in copies}) == 1, "all copies the same")
 
 
 def small_disk(folder: str, megabytes: int) -> list[str]:

@@ -2,24 +2,45 @@
 
     python -m tests.node.failing_node CALL PART TRIGGER odradek start ...
 
-CALL is fdatasync, pwrite or pread; PART is in the path of the files that it fails for; TRIGGER is the file.
+CALL is fdatasync, pwrite or pread; PART is in the path of the files that it fails for; TRIGGER is the file. With `slow-` before
+it, the call does not fail but takes as long as the file is there; on the main thread, which is the loop's, just long enough to be
+noticed.
 """
 
 import errno
 import os
 import sys
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 from odradek.cli.main import main
+from odradek.node.writing import SLOW_APPEND_SECONDS
+
+SLOW = "slow-"
+POLL_SECONDS = 0.01
 
 
-def fail_from_now_on(name: str, part: str, trigger: str) -> None:
+def fail(_: str, path: str) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def take_long(trigger: str, _: str) -> None:
+    if threading.current_thread() is threading.main_thread():
+        time.sleep(2 * SLOW_APPEND_SECONDS)
+        return
+    while os.path.exists(trigger):
+        time.sleep(POLL_SECONDS)
+
+
+def from_now_on(name: str, part: str, trigger: str, happens: Callable[[str, str], None]) -> None:
     real = getattr(os, name)
 
     def call(fd: int, *arguments: Any) -> Any:
         path = os.readlink(f"/proc/self/fd/{fd}")
         if part in path and os.path.exists(trigger):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            happens(trigger, path)
         return real(fd, *arguments)
 
     setattr(os, name, call)
@@ -27,5 +48,5 @@ def fail_from_now_on(name: str, part: str, trigger: str) -> None:
 
 if __name__ == "__main__":
     call, part, trigger, *sys.argv = sys.argv[1:]
-    fail_from_now_on(call, part, trigger)
+    from_now_on(call.removeprefix(SLOW), part, trigger, take_long if call.startswith(SLOW) else fail)
     main()

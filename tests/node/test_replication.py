@@ -43,6 +43,7 @@ class CutLog:
     def __init__(self) -> None:
         self.folder, self.end_offset, self.high_watermark = "t1-0", 2, 0
         self.cuts: list[int] = []
+        self.is_being_written = False
 
     def truncate_to(self, offset: int, _: int) -> None:
         self.cuts.append(offset)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from odradek.node.connection import Connection
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from odradek.node.writing import FAST_WRITES_MIN
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -21,7 +23,8 @@ from odradek.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.node.disks import Gate, SlowDisk
+from odradek.wire.records import Record, build
+from tests.node.disks import Gate, SlowDisk, size_of
 from tests.node.inside import Client, connected, fetch_request, new_node, produce_request, running, until
 
 OK = ErrorCode.NONE
@@ -163,6 +166,26 @@ def test_a_slow_write_that_finds_no_room_has_changed_nothing(tmp_path: Path) -> 
         disk.is_full = False
         assert await scene.one.produce("slow", b"later") == OK
         assert await scene.one.fetch("slow") == [b"first", b"later"]
+
+    play(tmp_path, "append", scenario)
+
+
+def test_what_was_written_for_a_leader_that_is_one_no_longer_is_taken_back(tmp_path: Path) -> None:
+    """The epoch of the next leader has begun where the log ended before it. Until then nobody else writes to the log."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.turn_slow()
+        partition, log = scene.slow, scene.slow.log
+        scene.one.send(produce_request("slow", b"late"), 9)
+        await until(lambda: scene.gate.waiting == 1)
+        with pytest.raises(Refused):
+            partition.append_own(build([Record(0, 0, b"key", b"own")]), 0)
+        partition.close()
+        scene.gate.open()
+        assert await scene.one.produced() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not log.is_being_written
+        assert log.end_offset == 1
+        assert size_of(log.active.file.path) == log.active.file.size == log.active.size
 
     play(tmp_path, "append", scenario)
 

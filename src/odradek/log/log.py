@@ -186,8 +186,11 @@ class Log:
                 break
         return found
 
-    def append_as_follower(self, data: Buffer, *, now_ms: int) -> Appended | None:
-        """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch."""
+    def append_as_follower(
+        self, data: Buffer, *, now_ms: int, unwritten: list[tuple[int, BatchHeader]] | None = None
+    ) -> Appended | None:
+        """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch. With
+        `unwritten`, the batches are put there, to be written by somebody else."""
         self._check_writable()
         batches: list[tuple[int, BatchHeader]] = []
         position, next_offset = 0, self.end_offset
@@ -213,10 +216,15 @@ class Log:
             position += header.size
         if not batches:
             return None
-        self._write(data if position == len(data) else memoryview(data)[:position], batches, now_ms)
+        if unwritten is None:
+            self._write(data if position == len(data) else memoryview(data)[:position], batches, now_ms)
+        else:
+            unwritten += batches
         return Appended(batches[0][1].base_offset, next_offset - 1)
 
     def _check_writable(self) -> None:
+        if self.is_being_written:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is being written by a thread")
         if self.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder} is damaged: {self.damage.reason}")
 

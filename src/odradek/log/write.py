@@ -11,13 +11,14 @@ Invariants
 
 from odradek.log.log import Log
 from odradek.wire.batch import BatchHeader
+from odradek.wire.varint import Buffer
 
 
 class Write:
     __slots__ = ("batches", "data", "log", "now_ms", "segment")
 
-    def __init__(self, log: Log, data: bytearray | memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
-        """Batches that `Log.append` left unwritten."""
+    def __init__(self, log: Log, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """Batches that `Log.append` or `append_as_follower` left unwritten."""
         assert not log.is_being_written
         self.log = log
         self.data = data
@@ -34,6 +35,11 @@ class Write:
         """The batches are in the file: now the log has them."""
         self.log.is_being_written = False
         self.log.note_written(self.data, self.batches, self.segment, self.now_ms)
+
+    def take_back(self) -> None:
+        """They are in the file, but nobody wants them there any more."""
+        self.segment.file.truncate(self.segment.size)
+        self.log.is_being_written = False
 
     def give_up(self) -> None:
         """They are not."""

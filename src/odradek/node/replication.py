@@ -13,6 +13,7 @@ Invariants
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -27,6 +28,7 @@ from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Log
 from odradek.node.peers import Channel, Unreachable
 from odradek.node.readable import FollowedPartition
+from odradek.node.writing import SLOW_APPEND_SECONDS
 from odradek.wire.errors import ProtocolError, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
@@ -146,11 +148,15 @@ class Source:
         follower, step = work.follower, work.step
         replication = self.replication
         log = replication.logs[follower]
+        if log.is_being_written:  # still for the leader that this node was
+            await replication.partitions.writing_of(log).idle(log)
+            return
         try:
             match step.action:
                 case Action.APPEND:
-                    replication.append(follower, log, work.answer.records)
-                    replication.take_watermarks(follower, log, work.answer)
+                    await replication.append(follower, log, work.answer.records)
+                    if follower in replication.logs:
+                        replication.take_watermarks(follower, log, work.answer)
                 case Action.TAKE_WATERMARKS:
                     replication.take_watermarks(follower, log, work.answer)
                 case Action.ASK_OFFSETS:
@@ -280,11 +286,20 @@ class Replication:
             partition = self.read[key] = FollowedPartition(self.partitions, self.logs[known[0]], known[0])
         return partition
 
-    def append(self, follower: Follower, log: Log, records: memoryview | bytes | None) -> None:
-        if records:
-            log.append_as_follower(records, now_ms=self.partitions.now_ms())
-            self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
-            self.partitions.flush_rolled(log)
+    async def append(self, follower: Follower, log: Log, records: memoryview | bytes | None) -> None:
+        """Takes what was fetched: at once, or on a thread where the disk is slow."""
+        if not records:
+            return
+        writing, now_ms = self.partitions.writing_of(log), self.partitions.now_ms()
+        if writing.is_slow:
+            await writing.append_as_follower(log, records, now_ms, lambda: follower in self.logs)
+        else:
+            began = time.perf_counter()
+            log.append_as_follower(records, now_ms=now_ms)
+            if (took := time.perf_counter() - began) > SLOW_APPEND_SECONDS:
+                writing.slowed(took)
+        self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
+        self.partitions.flush_rolled(log)
 
     def take_watermarks(self, follower: Follower, log: Log, answer: FetchResponse.PartitionData) -> None:
         marks = follower.watermarks(answer)

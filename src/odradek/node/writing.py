@@ -6,22 +6,25 @@ then on appends to that folder are written by threads, and when several in a row
 coordinator writes for itself stays on the loop: it is small, and its next step needs the offset.
 
 Invariants
- 1. Appends to one partition happen in the order in which they came, however they are done.
+ 1. Appends to one log happen in the order in which they came, however they are done, and whoever leads it.
  2. Nothing is written at once to a folder that has a write under way on a thread.
- 3. What waits is bounded: WRITES_WAITING_MAX appends, then others are refused and come again.
+ 3. What waits is bounded: WRITES_WAITING_MAX appends, then others are refused and come again. A follower waits for each.
+ 4. What was written for a role that is over when it is done is taken back: the next leader's epoch has begun without it.
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.log.folder import LogFolder
-from odradek.log.log import Appended
+from odradek.log.log import Appended, Log
 from odradek.log.write import Write
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from odradek.node.partition import Partition
@@ -32,6 +35,8 @@ FAST_WRITES_MIN = 8  # in a row, before the loop writes again
 WRITE_THREADS_MAX = 4
 WRITES_WAITING_MAX = 1000
 
+Result = TypeVar("Result")
+
 logger = logging.getLogger("odradek.writing")
 
 
@@ -41,8 +46,8 @@ class Writing:
         self.is_slow = False
         self.is_reserved = False
         self.partitions: dict[Partition, None] = {}  # those that are led here
-        self.locks: dict[Partition, asyncio.Lock] = {}
-        self.tasks: set[asyncio.Task[Appended]] = set()
+        self.locks: dict[Log, asyncio.Lock] = {}
+        self.tasks: set[asyncio.Task[Any]] = set()
         self.fast_writes = 0
         self.threads = ThreadPoolExecutor(WRITE_THREADS_MAX, "write")
 
@@ -76,35 +81,53 @@ class Writing:
             raise Refused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {len(self.tasks)} writes wait for the disk already"
             )
-        lock = self.locks.setdefault(partition, asyncio.Lock())
-        task = asyncio.get_running_loop().create_task(self._append(lock, partition, records, header, now_ms))
+        return await self._start(self._append(partition, records, header, now_ms))
+
+    async def append_as_follower(self, log: Log, records: Buffer, now_ms: int, is_followed: Callable[[], bool]) -> None:
+        """The same for what a leader sent."""
+        await self._start(self._append_as_follower(log, records, now_ms, is_followed))
+
+    async def idle(self, log: Log) -> None:
+        """Until no thread writes to a log."""
+        while log.is_being_written:
+            await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _start(self, append: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.get_running_loop().create_task(append)
         self.tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)  # what is being written is noted, also when nobody waits for it any more
 
     async def _append(
-        self,
-        lock: asyncio.Lock,
-        partition: "Partition",
-        records: bytearray | memoryview,
-        header: BatchHeader,
-        now_ms: int,
+        self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> Appended:
-        async with lock:
+        log, batches = partition.log, list[tuple[int, BatchHeader]]()
+        async with self.locks.setdefault(log, asyncio.Lock()):
             partition.check_open()
-            log, batches = partition.log, list[tuple[int, BatchHeader]]()
             appended = log.append(records, leader_epoch=partition.leader_epoch, now_ms=now_ms, header=header, unwritten=batches)
-            if appended.is_duplicate:
-                return appended
-            write = Write(log, records, batches, now_ms)
-            try:
-                await asyncio.get_running_loop().run_in_executor(self.threads, self._run, write)
-            except BaseException:
-                write.give_up()
-                raise
-            write.finish()
-            partition.host.grew(partition)
+            if not appended.is_duplicate:
+                await self._write(Write(log, records, batches, now_ms), lambda: not partition.is_closed)
+                partition.check_open()
+                partition.host.grew(partition)
             return appended
+
+    async def _append_as_follower(self, log: Log, records: Buffer, now_ms: int, is_followed: Callable[[], bool]) -> None:
+        batches = list[tuple[int, BatchHeader]]()
+        async with self.locks.setdefault(log, asyncio.Lock()):
+            if is_followed() and log.append_as_follower(records, now_ms=now_ms, unwritten=batches):
+                at, last = batches[-1]
+                await self._write(Write(log, memoryview(records)[: at + last.size], batches, now_ms), is_followed)
+
+    async def _write(self, write: Write, is_wanted: Callable[[], bool]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self.threads, self._run, write)
+        except BaseException:
+            write.give_up()
+            raise
+        if is_wanted():
+            write.finish()
+        else:
+            write.take_back()
 
     def _run(self, write: Write) -> None:
         began = time.perf_counter()
@@ -112,7 +135,7 @@ class Writing:
         is_fast = time.perf_counter() - began < FAST_WRITE_SECONDS
         self.fast_writes = self.fast_writes + 1 if is_fast else 0
 
-    def _done(self, task: "asyncio.Task[Appended]") -> None:
+    def _done(self, task: "asyncio.Task[Any]") -> None:
         self.tasks.discard(task)
         if self.tasks:
             return
