@@ -341,6 +341,13 @@ def test_an_answer_of_another_epoch_leads_to_its_leader() -> None:
     assert one.sent(FetchRequest)[3].node.host == "node-3"
 
 
+def test_an_observer_whose_leader_is_silent_asks_others_who_leads() -> None:
+    one = One(4).follows(2)
+    one.done.clear()
+    one.passes(2000)  # of controller.quorum.request.timeout.ms
+    assert set(one.sent(FetchRequest)) == {1, 2}
+
+
 def test_a_voter_whose_address_changed_says_so() -> None:
     moved = voter_of(1).__class__(1, directory_of(1), (("CONTROLLER", "elsewhere", 1),))
     one = One(voters=voters_of(1, 2, 3).with_voter(moved)).follows(2)

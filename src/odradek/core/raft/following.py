@@ -65,7 +65,7 @@ class Following:
             return self.ask_anybody(now_ms)
         if quorum.outbox.is_paused(node.id, now_ms) or quorum.outbox.has_timed_out(node.id, now_ms):
             quorum.outbox.pending.pop(node.id, None)
-            again_ms = self.ask_anybody(now_ms) if quorum.outbox.is_paused(node.id, now_ms) else now_ms
+            again_ms = self.ask_anybody(now_ms)
             return min(again_ms, quorum.send(node, lambda: self._request(state), now_ms))
         return quorum.send(node, lambda: self._request(state), now_ms)
 
