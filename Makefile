@@ -61,6 +61,7 @@ bench: install kafka
 	$(BIN)/python bench/wire.py
 	$(BIN)/python bench/log.py
 	PYTHONPATH=. $(BIN)/python bench/broker.py
+	PYTHONPATH=. $(BIN)/python bench/cluster.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,6 +5,7 @@ python bench/cluster.py [--only NAME] [--rounds 3] [--seconds 5] [--folder PATH]
 The clusters run one after the other: six nodes would share the machine's cores otherwise, and each would be measured by what the
 other does. Of the gaps the first figure is a producer's of librdkafka, with its own pauses; the second that of a client which
 asks again every few milliseconds, so it is the cluster's part. Figures are medians of the rounds, with the worst behind them.
+On a machine where others work too, `chrt -r 5` in front of the command measures the nodes and not the neighbours.
 """
 
 import argparse
