@@ -119,10 +119,13 @@ def mute(choose: Victims, cluster: Cluster, random: Random, workload: Workload) 
 
 
 def deaf(choose: Victims, cluster: Cluster, random: Random, workload: Workload) -> None:
-    """Nobody reaches it, and it keeps what it leads as long as it is heard of: nobody goes on there."""
+    """Nobody reaches it, and it keeps what it leads as long as it is heard of: nobody goes on there. Brokers find the controller
+    that follows a deaf one."""
     victims = choose(cluster, random, workload)
     cluster.links.cut(cluster.nodes, victims)
     workload.goes_on_for(DEAF_SECONDS)
+    if len(victims) == 1 and victims[0] not in cluster.brokers:
+        workload.goes_on()
     cluster.links.heal()
 
 

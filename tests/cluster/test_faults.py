@@ -53,7 +53,9 @@ def test_nothing_acknowledged_is_lost_or_there_twice(cluster: Cluster, name: str
     check(cluster, name, FAULTS[name])
 
 
-@pytest.mark.parametrize("name", ["leader cut off", "follower reaches nobody", "controller cut off", "links slow", "links reset"])
+@pytest.mark.parametrize(
+    "name", ["leader cut off", "follower reaches nobody", "controller reached by nobody", "links slow", "links reset"]
+)
 def test_nothing_acknowledged_is_lost_or_there_twice_when_links_fail(linked: Cluster, name: str) -> None:
     check(linked, name, LINK_FAULTS[name])
 
