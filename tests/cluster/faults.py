@@ -10,6 +10,7 @@ from tests.cluster.settings import PARTITIONS
 from tests.cluster.workload import Workload
 
 SLOW_SECONDS: Final = 0.15
+SESSION_SECONDS: Final = 12.0  # longer than brokers believe what they lead without a word of a controller
 DEAF_SECONDS: Final = 15.0  # longer than followers stay in sync that do not fetch
 STORM_BLOWS: Final = 12
 STORM_SECONDS_MAX: Final = 3.0  # between two of them
@@ -54,8 +55,11 @@ def everybody(cluster: Cluster, _: Random, __: Workload) -> list[int]:
 
 
 def felt(cluster: Cluster, victims: list[int], workload: Workload) -> None:
-    """Until writers go on without the victims; without most brokers they cannot."""
+    """Until writers go on without the victims; without most brokers they cannot. Without a controller that is no broker they go
+    on for ever, because another follows it."""
     brokers = [number for number in victims if number in cluster.brokers]
+    if not brokers and 2 * len(victims) < len(cluster.layout.voter_numbers):
+        workload.goes_on_for(SESSION_SECONDS)
     if 2 * len(brokers) < len(cluster.brokers):
         workload.goes_on()
     else:
@@ -125,7 +129,7 @@ def deaf(choose: Victims, cluster: Cluster, random: Random, workload: Workload) 
     cluster.links.cut(cluster.nodes, victims)
     workload.goes_on_for(DEAF_SECONDS)
     if len(victims) == 1 and victims[0] not in cluster.brokers:
-        workload.goes_on()
+        felt(cluster, victims, workload)
     cluster.links.heal()
 
 
