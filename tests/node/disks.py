@@ -106,6 +106,7 @@ class Gate:
         self.is_open.set()
         self.loop = threading.get_ident()
         self.waiting = 0
+        self.loop_waited = 0  # how often the loop did
 
     def close(self) -> None:
         self.is_open.clear()
@@ -117,6 +118,7 @@ class Gate:
         if self.is_open.is_set() or not self.concerns(operation, path):
             return
         if threading.get_ident() == self.loop:
+            self.loop_waited += 1
             time.sleep(SLOW_SECONDS)
             return
         self.waiting += 1
@@ -143,6 +145,11 @@ class SlowFile(RealFile):
 
     def read_now(self, position: int, into: bytearray | memoryview) -> bool:
         return self.is_warm(position, len(into)) and super().read_now(position, into)
+
+    def _read(self, position: int, length: int) -> bytes:
+        if not self.is_warm(position, length):
+            self.disk.gate.pass_through("warm", self.path)
+        return super()._read(position, length)
 
     def warm(self, position: int, length: int) -> None:
         self.disk.gate.pass_through("warm", self.path)

@@ -241,6 +241,20 @@ def test_a_read_of_what_is_not_in_memory_holds_up_nobody_else(tmp_path: Path) ->
     play(tmp_path, "warm", scenario)
 
 
+def test_a_batch_that_has_to_be_looked_for_on_the_disk_holds_up_nobody_else(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.turn_cold()
+        scene.slow.log.active._boundaries.clear()  # as after a while
+        scene.one.send(fetch_request("slow", 90), 12)
+        await until(lambda: scene.gate.waiting == 1)
+        await scene.others_go_on()
+        scene.gate.open()
+        assert (await scene.one.fetched())[0] == b"90" * 1000
+        assert scene.gate.loop_waited == 0
+
+    play(tmp_path, "warm", scenario)
+
+
 def test_a_connection_that_a_thread_sends_on_keeps_its_descriptor_until_that_is_done(tmp_path: Path) -> None:
     async def scenario(scene: Scene) -> None:
         await scene.turn_cold()
