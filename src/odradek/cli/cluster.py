@@ -42,7 +42,9 @@ def decommission(given: Given) -> None:
         try:
             if given.cancel:
                 print(f"{await administration.cancel_moves(given.node)} moves are taken back")
-            elif await empty(administration, given.node, is_shown_only=given.dry_run):
+                return
+            await administration.check_others_vote(given.node)
+            if await empty(administration, given.node, is_shown_only=given.dry_run):
                 await leave(administration, given.node)
         finally:
             administration.close()

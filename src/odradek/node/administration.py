@@ -186,6 +186,13 @@ class Administration:
 
     # -- leaving
 
+    async def check_others_vote(self, node: int) -> None:
+        if [voter.replica_id for voter in await self._voters()] == [node]:
+            raise Failed(
+                f"node {node} is the only voter of the metadata quorum: start another controller and make it a voter, "
+                "with kafka-metadata-quorum.sh add-controller or controller.quorum.auto.join.enable"
+            )
+
     async def remove_voter(self, node: int) -> list[int] | None:
         """Takes a node out of the voters; gives those that are left, None when it was none of them."""
         voters = {voter.replica_id: voter for voter in await self._voters()}
