@@ -452,7 +452,8 @@ class Node:
             return
         assert folder.directory_id is not None
         self.lifecycle.log_dir_failed(folder.directory_id)
-        self._follow_soon(Delta())  # coordinators whose partitions are gone
+        if self.is_following:
+            self._follow_soon(Delta())  # coordinators whose partitions are gone
 
     def stop(self) -> None:
         """A clean stop, asked for by a signal."""
