@@ -30,6 +30,8 @@ def test_voters_of_the_settings_come_into_the_log_and_can_be_changed(oracle: Ora
         until(lambda: members.call(FEATURES, *UPGRADE)[0] == 0, "all voters have told who they are")
         assert re.search(r"kraft.version\s.*FinalizedVersionLevel: 1", members.run(FEATURES, "describe"))
         members.check_told()
+        members[OTHER_OURS].stop()
+        members.start(OTHER_OURS)
         members.check_logs()
         for removed in VOTERS - {leader}:
             members.remove_voter(removed)
