@@ -158,8 +158,8 @@ class Electing:
         quorum.answer(ticket, end_quorum_epoch_response(quorum.leader, asked, refusal or ErrorCode.NONE))
 
     def _succession_ms(self, ends: EndQuorumEpochRequest.PartitionData) -> int:
-        """The first of the successors campaigns at once, the others later, each twice as late as the one before. A leader that was
-        started again names none: then it is everybody's turn."""
+        """The first of the successors campaigns at once, the others later, each twice as late as the one before. A leader that
+        was started again names none: then it is everybody's turn."""
         key, longest_ms = self.quorum.config.key, self.quorum.config.election_backoff_max_ms
         named = [ReplicaKey(info.candidate_id, info.candidate_directory_id) for info in ends.preferred_candidates]
         named = named or [ReplicaKey(successor) for successor in ends.preferred_successors]
