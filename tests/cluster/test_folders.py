@@ -123,6 +123,10 @@ def test_a_slow_disk_leaves_the_isr_and_holds_up_nothing_else(tmp_path: Path) ->
         until(lambda: len({log_bytes(copy) for copy in copies}) == 1, "all copies the same")
 
 
+def can_mount() -> bool:
+    return subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode == 0
+
+
 def small_disk(folder: str, megabytes: int) -> list[str]:
     """A command in front of a node's: its folder is a file system of this size, with what is in the folder."""
     mounted = (
@@ -135,14 +139,20 @@ def small_disk(folder: str, megabytes: int) -> list[str]:
 def test_a_full_disk_on_one_node_loses_nothing_and_is_well_again_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where no file system can be mounted, one file cannot be written from some time on."""
     settings = {"log_segment_delete_delay_ms": "0", "log_retention_check_interval_ms": "500", **LAG_MS}
+    trigger = tmp_path / "full"
+    is_mounted = can_mount()
     with running(tmp_path, None, **SETTINGS | settings) as cluster:
         cluster.stop(VICTIM)
-        wrap(cluster, VICTIM, *small_disk(cluster.nodes[VICTIM].folder, DISK_MB))
+        calls = ("full-pwrite,full-posix_fallocate", "/ballast-0/,room.tmp", str(trigger))
+        small = small_disk(cluster.nodes[VICTIM].folder, DISK_MB)
+        wrap(cluster, VICTIM, *(small if is_mounted else (sys.executable, "-m", "tests.node.failing_node", *calls)))
         cluster.start(VICTIM)
-        log_dirs = {number: cluster.log_dirs(number) for number in cluster.brokers}
-        log_dirs[VICTIM] = [Path(f"/proc/{cluster.process(VICTIM).pid}/root{path}") for path in log_dirs[VICTIM]]
-        monkeypatch.setattr(cluster, "log_dirs", log_dirs.__getitem__)
+        if is_mounted:
+            log_dirs = {number: cluster.log_dirs(number) for number in cluster.brokers}
+            log_dirs[VICTIM] = [Path(f"/proc/{cluster.process(VICTIM).pid}/root{path}") for path in log_dirs[VICTIM]]
+            monkeypatch.setattr(cluster, "log_dirs", log_dirs.__getitem__)
 
         def fault(workload: Workload) -> None:
             client = admin(cluster.bootstrap)
@@ -158,6 +168,7 @@ def test_a_full_disk_on_one_node_loses_nothing_and_is_well_again_by_itself(
                 found = cluster.partitions(1, workload.topic)
                 return all(VICTIM not in each.isr_nodes and each.leader_id not in (VICTIM, -1) for each in found)
 
+            trigger.touch()
             until(fill_more, "a full disk")
             until(look, "others who lead")
             workload.goes_on()
@@ -165,6 +176,7 @@ def test_a_full_disk_on_one_node_loses_nothing_and_is_well_again_by_itself(
             producer.close()
             assert cluster.is_running(VICTIM)
             client.delete_topics(["ballast"])["ballast"].result()
+            trigger.unlink()
             until(lambda: any("has room again" in line for line in cluster.lines(VICTIM)), "room again")
 
         found = suffer(cluster, "filling", fault)

@@ -2,9 +2,9 @@
 
     python -m tests.node.failing_node CALL PART TRIGGER odradek start ...
 
-CALL is fdatasync, pwrite or pread; PART is in the path of the files that it fails for; TRIGGER is the file. With `slow-` before
-it, the call does not fail but takes as long as the file is there; on the main thread, which is the loop's, just long enough to be
-noticed.
+CALL is fdatasync, pwrite or pread; PART is in the path of the files that it fails for; TRIGGER is the file. With `full-` before
+it, the call says that there is no room. With `slow-`, the call does not fail but takes as long as the file is there; on the main
+thread, which is the loop's, just long enough to be noticed. Several can be given: CALL,CALL PART,PART.
 """
 
 import errno
@@ -18,12 +18,15 @@ from typing import Any
 from odradek.cli.main import main
 from odradek.node.writing import SLOW_APPEND_SECONDS
 
-SLOW = "slow-"
 POLL_SECONDS = 0.01
 
 
 def fail(_: str, path: str) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def have_no_room(_: str, path: str) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 def take_long(trigger: str, _: str) -> None:
@@ -32,6 +35,9 @@ def take_long(trigger: str, _: str) -> None:
         return
     while os.path.exists(trigger):
         time.sleep(POLL_SECONDS)
+
+
+HAPPENS = {"slow": take_long, "full": have_no_room, "": fail}  # by what is before the call
 
 
 def from_now_on(name: str, part: str, trigger: str, happens: Callable[[str, str], None]) -> None:
@@ -47,6 +53,8 @@ def from_now_on(name: str, part: str, trigger: str, happens: Callable[[str, str]
 
 
 if __name__ == "__main__":
-    call, part, trigger, *sys.argv = sys.argv[1:]
-    from_now_on(call.removeprefix(SLOW), part, trigger, take_long if call.startswith(SLOW) else fail)
+    calls, parts, trigger, *sys.argv = sys.argv[1:]
+    for call, part in zip(calls.split(","), parts.split(","), strict=True):
+        how, _, name = call.rpartition("-")
+        from_now_on(name, part, trigger, HAPPENS[how])
     main()
