@@ -12,6 +12,8 @@ from odradek.wire.messages import (
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     ProduceRequest,
@@ -27,7 +29,7 @@ REPLICAS = [1, 2, 3]
 LONG_MS = "600000"  # longer than any test waits: who is paused stays in sync, and keeps what it leads
 SHORT_MS = "2000"
 LATEST = -1
-PRODUCE, FETCH, LIST_OFFSETS, LEADER_EPOCH = 9, 17, 8, 4  # versions
+PRODUCE, FETCH, LIST_OFFSETS, LEADER_EPOCH, OFFSET_FETCH = 9, 17, 8, 4, 7  # versions
 
 
 @pytest.fixture(scope="module")
@@ -150,20 +152,34 @@ def test_a_reader_whose_log_parts_from_the_leaders_is_told_where(cluster: Cluste
     assert values(answer) == [b"of the next", b"of the next too"]
 
 
-def test_a_woken_leader_acknowledges_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    soon = {"broker_session_timeout_ms": SHORT_MS, "broker_heartbeat_interval_ms": "500"}
+    with running(tmp_path_factory.mktemp("impatient"), Layout(3, 0, 3), **soon) as started:
+        yield started
+
+
+def test_a_woken_coordinator_does_not_tell_what_was_committed_before_it_slept(impatient: Cluster) -> None:
+    sleeper = impatient.coordinator("readers")
+    with impatient.connected(sleeper) as client:
+        with paused(impatient, sleeper):
+            client.send_request(OffsetFetchRequest(group_id="readers", topics=None), OFFSET_FETCH)
+            until(lambda: impatient.coordinator("readers") != sleeper, "another coordinator")
+        assert client.answer(OffsetFetchResponse, OFFSET_FETCH).error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_woken_leader_acknowledges_nothing(impatient: Cluster) -> None:
     """Not even what has waited for it in a connection, which it reads before it hears of anything else."""
-    impatient = {"broker_session_timeout_ms": SHORT_MS, "broker_heartbeat_interval_ms": "500"}
-    with running(tmp_path_factory.mktemp("woken"), Layout(3, 0, 3), **impatient) as cluster:
-        create(cluster, "woken", REPLICAS)
-        with cluster.connected(1) as client:
-            assert (
-                not client.ask(produce_request("woken", b"before"), PRODUCE, ProduceResponse)
-                .responses[0]
-                .partition_responses[0]
-                .error_code
-            )
-            with paused(cluster, 1):
-                client.send_request(produce_request("woken", b"while it sleeps", acks=1), PRODUCE)
-                until(lambda: cluster.leaders(2, "woken")[0] in (2, 3), "another leader")
-            answer = client.answer(ProduceResponse, PRODUCE)
-        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    create(impatient, "woken", REPLICAS)
+    with impatient.connected(1) as client:
+        assert (
+            not client.ask(produce_request("woken", b"before"), PRODUCE, ProduceResponse)
+            .responses[0]
+            .partition_responses[0]
+            .error_code
+        )
+        with paused(impatient, 1):
+            client.send_request(produce_request("woken", b"while it sleeps", acks=1), PRODUCE)
+            until(lambda: impatient.leaders(2, "woken")[0] in (2, 3), "another leader")
+        answer = client.answer(ProduceResponse, PRODUCE)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

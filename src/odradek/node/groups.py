@@ -81,6 +81,11 @@ class Shard:
         self.is_loaded = False
         self.is_closed = False
 
+    @property
+    def is_certain(self) -> bool:
+        host = self.partition.host
+        return host.session.is_certain(host.monotonic_ms())
+
     def now(self) -> Now:
         return Now(self.timers.now_ms(), self.wall_ms())
 
@@ -249,7 +254,10 @@ class Groups:
             shard.step(of_client(ctx.answer, request, ctx))
 
     async def ask(self, group_id: str, request: Message, ctx: Context) -> Message | ErrorCode:
+        """What a group has. Whoever may be the coordinator no longer does not know what was committed elsewhere."""
         shard = self.find(group_id)
+        if isinstance(shard, Shard) and not shard.is_certain:
+            return ErrorCode.NOT_COORDINATOR
         return shard if isinstance(shard, ErrorCode) else await ask(shard, request, ctx)
 
     async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
