@@ -13,8 +13,12 @@ from odradek.wire.messages import (
     CreateTopicsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     FetchRequest,
     FetchResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceResponse,
@@ -172,3 +176,34 @@ def test_a_real_consumer_reads_from_the_replica_of_its_rack(cluster: Cluster, na
         assert [row.value for row in rows(consumer, 100)] == [row.value for row in sent]
         fill(cluster.bootstrap, name, 1)
         assert [row.value for row in rows(consumer, 1)] == [b"0"]
+
+
+def test_a_follower_takes_the_settings_of_a_topic_that_were_changed(cluster: Cluster, name: str) -> None:
+    create(cluster, name, [1, 2, 3])
+    alter(cluster, name, "segment.bytes", "1048576")
+    for number in cluster.brokers:
+        until(partial(has_setting, cluster, number, name, "segment.bytes", "1048576"), f"node {number} knows the setting")
+    with cluster.connected(1) as leader:
+        for _ in range(8):
+            answer = leader.ask(produce_request(name, bytes(900_000)), 9, ProduceResponse)
+            assert not answer.responses[0].partition_responses[0].error_code
+    copies = [cluster.log_dirs(number)[0] / f"{name}-0" for number in cluster.brokers]
+    until(lambda: all(len(list(copy.glob("*.log"))) > 2 for copy in copies), "segments of all copies")
+
+
+def alter(cluster: Cluster, topic: str, key: str, value: str) -> None:
+    kind = IncrementalAlterConfigsRequest
+    wanted = kind.AlterConfigsResource(
+        resource_type=2, resource_name=topic, configs=[kind.AlterableConfig(name=key, value=value)]
+    )
+    with cluster.connected(1) as node:
+        answer = node.ask(kind(resources=[wanted]), 1, IncrementalAlterConfigsResponse)
+    assert not answer.responses[0].error_code
+
+
+def has_setting(cluster: Cluster, number: int, topic: str, key: str, value: str) -> bool:
+    kind = DescribeConfigsRequest
+    with cluster.connected(number) as node:
+        wanted = kind(resources=[kind.DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=[key])])
+        (found,) = node.ask(wanted, 4, DescribeConfigsResponse).results
+    return [each.value for each in found.configs] == [value]

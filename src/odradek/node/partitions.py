@@ -40,7 +40,7 @@ from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.log.segment import Damage
 from odradek.node.directories import DirectoryReport
-from odradek.node.partition import Partition
+from odradek.node.partition import Partition, log_config
 from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
 from odradek.node.timers import boot_clock_ms
@@ -343,11 +343,18 @@ class Partitions:
             self.failed(error)
 
     def configure(self, topic: str) -> None:
-        config = self.topic_config(topic) if topic in self.image.topics else None
+        """Takes the settings of a topic, for what is led here and for what is followed."""
+        known = self.image.topics.get(topic)
+        config = None if known is None else self.topic_config(topic)
         self.quotas.throttle(topic, config)
-        for partition in self.by_name.get(topic, {}).values() if config is not None else ():
-            assert config is not None
-            partition.configure(config)
+        if known is None or config is None:
+            return
+        led = self.by_name.get(topic, {})
+        for index in known.partitions:
+            if index in led:
+                led[index].configure(config)
+            elif (log := self.log_of(TopicPartition(topic, index))) is not None:
+                log.configure(log_config(config))
 
     # -- what a partition tells
 
