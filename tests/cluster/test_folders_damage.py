@@ -30,7 +30,8 @@ def fill(cluster: Cluster, min_insync_replicas: int = 2) -> int:
     client = admin(cluster.bootstrap)
     configs = {"min.insync.replicas": str(min_insync_replicas)}
     client.create_topics([NewTopic(TOPIC, 1, 3, config=configs)])[TOPIC].result()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, **EAGER, "acks": "all", "linger.ms": 0, "batch.num.messages": 1})
+    settings = {"enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **EAGER, **settings})
     for number in range(RECORDS):
         producer.produce(TOPIC, str(number).encode(), partition=0)
     assert producer.flush(SECONDS_MAX) == 0

@@ -335,14 +335,14 @@ class RealDisk:
         return DiskFailed(*error.args)
 
     @contextmanager
-    def _calling(self, path: str, *, passes: type[OSError] | None = None) -> Iterator[None]:
+    def _calling(self, path: str, *, passes: type[OSError] | tuple[type[OSError], ...] = ()) -> Iterator[None]:
         """Around a call of the operating system: what goes wrong is the disk's failure, unless it is what `passes`, there is
         no room, or no descriptor."""
         self.check()
         try:
             yield
         except OSError as error:
-            if passes is not None and isinstance(error, passes):
+            if isinstance(error, passes):
                 raise
             if error.errno in NO_ROOM:
                 raise DiskFull(error.errno, "no room on the disk", path) from error
@@ -372,7 +372,7 @@ class RealDisk:
 
     def names(self, folder: str) -> list[tuple[str, int]]:
         found = []
-        with self._calling(folder), os.scandir(folder) as entries:
+        with self._calling(folder, passes=(FileNotFoundError, NotADirectoryError)), os.scandir(folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # removed just now, or a link that leads nowhere
                     found.append((entry.name, -1 if entry.is_dir() else entry.stat().st_size))

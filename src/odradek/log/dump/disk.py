@@ -2,11 +2,14 @@
 
 import os
 
-from odradek.log.disk import RealDisk, RealFile
+from odradek.log.disk import DiskFailed, RealDisk, RealFile
 
 
 class ReadOnlyDisk(RealDisk):
-    """Opens files without asking for the right to write them."""
+    """Opens files without asking for the right to write them. One that cannot be read says nothing of the others."""
+
+    def fail(self, error: OSError) -> DiskFailed:
+        return DiskFailed(*error.args)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         assert not create
