@@ -9,6 +9,7 @@ Invariants
 """
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -95,6 +96,8 @@ class Background:
             self.partitions.spawn(self._make_room())
 
     async def _make_room(self) -> None:
+        if self.partitions.full:
+            gc.collect()  # a file that was deleted takes up room until nothing refers to it, garbage included
         try:
             if not self.reserve.is_there and await self.partitions.loop.run_in_executor(None, self.reserve.make):
                 self.reserve.made()
