@@ -86,3 +86,11 @@ def test_a_segment_that_somebody_removed_ends_the_disk(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed):
         log.active.file.read(0, 1)
     assert disk.failure is not None
+
+
+def test_a_folder_that_was_deleted_while_it_is_synced_is_no_failure(tmp_path: Path) -> None:
+    """As when a topic goes whose segments are being flushed."""
+    disk = RealDisk()
+    with pytest.raises(FileNotFoundError):
+        disk.sync_folder(str(tmp_path / "gone"))
+    assert disk.failure is None

@@ -399,7 +399,7 @@ class RealDisk:
             shutil.rmtree(path)
 
     def sync_folder(self, path: str) -> None:
-        with self._calling(path):
+        with self._calling(path, passes=FileNotFoundError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
             try:
                 os.fsync(fd)

@@ -535,6 +535,9 @@ class Partitions:
             flush = log.start_flush(closed_only=closed_only)
             await self.loop.run_in_executor(None, flush.run)
             log.finish_flush(flush, self.now_ms())
+        except FileNotFoundError as error:
+            if any(log in folder.logs.values() for folder in self.folders):  # otherwise it was deleted meanwhile
+                self.failed(log.disk.fail(error))
         except (DiskFull, DiskFailed) as error:
             logger.error("%s cannot be flushed: %s", log.folder, error.strerror or error)
             if isinstance(error, DiskFailed):
