@@ -69,7 +69,7 @@ class Background:
         ]
         self.stops += [
             timers.every(LOOK_INTERVAL_MS, self.look_for_room),
-            timers.every(LOOK_INTERVAL_MS, self.look_for_failures),
+            timers.every(LOOK_INTERVAL_MS, partitions.look_for_failures),
         ]
         reserve.on_change = self._reserve_changed
         self._reserve_changed()
@@ -84,10 +84,6 @@ class Background:
             self._clean_later()
         for cleaner in self.cleaners.values():
             cleaner.memory_bytes = config.integer("log.cleaner.dedupe.buffer.size")
-
-    def look_for_failures(self) -> None:
-        """A disk may fail where nobody is told, as when an answer is sent from a file."""
-        self.partitions.look_for_failures()
 
     def look_for_room(self) -> None:
         """Makes what there was no room for: the reserve of the metadata, and new logs. Goes on with folders that were full."""

@@ -473,6 +473,7 @@ class Partitions:
         self.loop.call_soon(self.look_for_failures)
 
     def look_for_failures(self) -> None:
+        """Now and then too: a disk may fail where nobody is told, as when an answer is sent from a file."""
         for folder in [each for each in self.folders if each.disk.failure is not None]:
             self._take_offline(folder)
 

@@ -58,7 +58,7 @@ class Interest:
     def stand_in(self, places: tuple[dict[Any, None], ...], listener: Listener) -> None:
         """Has the partition tell a listener of what becomes of it."""
         self.listener = listener
-        if len(places) != len(self.places) or any(map(is_another, places, self.places)):
+        if not self.places or self.places[0] is not places[0]:  # which is one partition's alone
             self.leave()
             self.places = places
             for place in places:
@@ -72,10 +72,6 @@ class Interest:
     def partition_changed(self, partition: Any) -> None:
         if self.listener is not None:
             self.listener.changed(self, partition)
-
-
-def is_another(place: object, other: object) -> bool:
-    return place is not other
 
 
 class Session:
