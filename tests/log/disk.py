@@ -14,6 +14,7 @@ import errno
 import io
 import os
 import random
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -163,6 +164,10 @@ class SimFile:
         self.disk.change(Step("sync", self.path))
         self.disk.fail_if_told(self.path)
         self.node.sync()
+
+    def send(self, connected: socket.socket, position: int, size: int) -> int:
+        data = self.read(position, size)
+        return connected.send(data) if data else 0
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a file in memory has no descriptor")

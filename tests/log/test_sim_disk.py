@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +118,27 @@ class DisksAlike(RuleBasedStateMachine):
 
 def test_behaves_as_the_real_disk() -> None:
     run_state_machine_as_test(DisksAlike, settings=settings(max_examples=60, stateful_step_count=40))
+
+
+@pytest.mark.parametrize("disk_class", [RealDisk, SimDisk])
+def test_a_file_is_sent_as_far_as_it_goes_and_the_socket_takes_it(disk_class: type[RealDisk | SimDisk], tmp_path: Path) -> None:
+    disk = SimDisk(str(tmp_path)) if disk_class is SimDisk else RealDisk()
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.append([b"0123456789" * 100_000])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        assert file.send(ours, 3, 4) == 4
+        assert theirs.recv(100) == b"3456"
+        assert file.send(ours, 999_998, 100) == 2
+        assert file.send(ours, 1_000_000, 100) == 0
+        assert theirs.recv(100) == b"89"
+        full = iter(lambda: file.send(ours, 0, 1_000_000), None)
+        with pytest.raises(BlockingIOError):
+            deque(full, 0)
+        theirs.close()
+        with pytest.raises(ConnectionError):
+            file.send(ours, 0, 1)
 
 
 def disk_with(content: bytes) -> tuple[SimDisk, File]:

@@ -16,6 +16,7 @@ import fcntl
 import mmap
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -84,6 +85,11 @@ class File(Protocol):
         ...
 
     def sync(self) -> None: ...
+
+    def send(self, connected: socket.socket, position: int, size: int) -> int:
+        """Sends bytes from there on, as many as the socket takes now; gives how many, 0 where the file ends. BlockingIOError when
+        it takes none, and whatever else the socket raises."""
+        ...
 
     def fileno(self) -> int:
         """The descriptor, for sendfile."""
@@ -298,6 +304,10 @@ class RealFile:
             os.fdatasync(self.fd)
         except OSError as error:
             raise self.disk.fail(error) from error
+
+    def send(self, connected: socket.socket, position: int, size: int) -> int:
+        self.disk.check()
+        return os.sendfile(connected.fileno(), self.fd, position, size)
 
     def fileno(self) -> int:
         self.disk.check()
