@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.log.disk import Disk, RealDisk
+from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.node.reserve import RESERVE_BYTES
 from odradek.wire.batch import HEADER_SIZE, read_header
@@ -48,13 +49,18 @@ SETTINGS = {
 
 
 def new_node(
-    folder: Path, new_disk: Callable[[], Disk] = RealDisk, reserve_bytes: int = RESERVE_BYTES, /, **settings: str
+    folder: Path,
+    new_disk: Callable[[], Disk] = RealDisk,
+    reserve_bytes: int = RESERVE_BYTES,
+    machine: Machine | None = None,
+    /,
+    **settings: str,
 ) -> Node:
     """Not started yet. `log_dirs` in the settings are names of folders in the folder."""
     names = settings.pop("log_dirs", "data").split(",")
     given = {key.replace("_", "."): value for key, value in settings.items()}
     log_dirs = ",".join(str(folder / name) for name in names)
-    return Node(BrokerConfig({**SETTINGS, "log.dirs": log_dirs, **given}), new_disk, reserve_bytes)
+    return Node(BrokerConfig({**SETTINGS, "log.dirs": log_dirs, **given}), new_disk, reserve_bytes, machine)
 
 
 @asynccontextmanager

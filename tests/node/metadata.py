@@ -1,8 +1,5 @@
 """A formatted folder, and the quorum and the controller on it, for tests."""
 
-import itertools
-from collections.abc import Callable
-
 import msgspec
 
 from odradek.core.controller.controller import ControllerConfig
@@ -12,6 +9,7 @@ from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import Disk
 from odradek.node.controller import ControllerHost
 from odradek.node.format import format_folder, read_bootstrap
+from odradek.node.machine import Machine
 from odradek.node.metadata_log import MetadataLogConfig
 from odradek.node.quorum import Quorum
 from odradek.node.quorum_config import QuorumConfig
@@ -35,9 +33,14 @@ def with_log(**settings: int) -> QuorumConfig:
     return msgspec.structs.replace(CONFIG, log=MetadataLogConfig(**settings))
 
 
-def clock(start_ms: int = 1_700_000_000_000) -> Callable[[], int]:
-    """A wall clock that goes on a little whenever somebody looks."""
-    return itertools.count(start_ms).__next__
+class TickingMachine(Machine):
+    """Its wall clock goes on a little whenever somebody looks."""
+
+    now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
 
 
 def formatted(disk: Disk, path: str) -> None:
@@ -58,11 +61,9 @@ def controller_config() -> ControllerConfig:
     )
 
 
-async def started(
-    disk: Disk, path: str, config: QuorumConfig = CONFIG, now_ms: Callable[[], int] | None = None
-) -> ControllerHost:
+async def started(disk: Disk, path: str, config: QuorumConfig = CONFIG, machine: Machine | None = None) -> ControllerHost:
     """An active controller on what is in the folder."""
-    host = ControllerHost(Quorum(disk, path, config, now_ms or clock()), controller_config())
+    host = ControllerHost(Quorum(disk, path, config, machine or TickingMachine()), controller_config())
     await host.start(read_bootstrap(disk, path))
     return host
 

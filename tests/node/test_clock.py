@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from odradek.node.node import Node, wall_clock_ms
+from odradek.log.disk import RealDisk
+from odradek.node.machine import Machine
+from odradek.node.node import Node
+from odradek.node.reserve import RESERVE_BYTES
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     FetchResponse,
@@ -34,18 +37,19 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.ahead_ms = 0
+class Clock(Machine):
+    """A machine whose wall clock can be set."""
 
-    def __call__(self) -> int:
-        return wall_clock_ms() + self.ahead_ms
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
 
 
 def play(folder: Path, scenario: Callable[[Node, Clock, Client], Coroutine[Any, Any, None]], **settings: str) -> None:
     async def run() -> None:
-        node, clock = new_node(folder, **settings), Clock()
-        node.now_ms = clock
+        clock = Clock()
+        node = new_node(folder, RealDisk, RESERVE_BYTES, clock, **settings)
         async with running(node), connected(node) as client:
             await scenario(node, clock, client)
 
@@ -54,7 +58,7 @@ def play(folder: Path, scenario: Callable[[Node, Clock, Client], Coroutine[Any, 
 
 async def produce(client: Client, clock: Clock, topic: str, sequence: int) -> tuple[ErrorCode, int]:
     """One record of an idempotent producer, made now; gives its offset."""
-    batch = build([Record(0, clock(), b"key", b"value")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    batch = build([Record(0, clock.wall_ms(), b"key", b"value")], producer_id=7, producer_epoch=0, base_sequence=sequence)
     data = ProduceRequest.PartitionProduceData(index=0, records=batch)
     topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     answer = await client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 9, ProduceResponse)

@@ -9,6 +9,7 @@ import pytest
 
 from odradek.core.raft.effects import LeaderIs
 from odradek.node.controller_link import ControllerLink
+from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.errors import Refused
 from odradek.wire.frames import encode_response
@@ -43,7 +44,7 @@ class KnownLeader:
 
 
 def link_to(quorum: KnownLeader) -> ControllerLink:
-    return ControllerLink(cast("Node", SimpleNamespace(node_id=9, quorum=quorum)))
+    return ControllerLink(cast("Node", SimpleNamespace(node_id=9, machine=Machine(), quorum=quorum)))
 
 
 async def answer(reader: Reader, writer: Writer) -> None:

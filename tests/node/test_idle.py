@@ -11,7 +11,7 @@ from odradek.wire.message import Message
 from odradek.wire.messages import NoOpRecord, TopicRecord
 from tests.log.disk import SimDisk
 from tests.node.inside import new_node, running, until
-from tests.node.metadata import CONFIG, clock, formatted, started
+from tests.node.metadata import CONFIG, TickingMachine, formatted, started
 
 FOLDER = "/disk/data"
 
@@ -38,7 +38,7 @@ def test_an_empty_record_is_written_only_where_nothing_else_was() -> None:
         await quorum.commit(quorum.end_offset - 1)
         assert committed == [NoOpRecord(), NoOpRecord(), topic, NoOpRecord()]
         await quorum.close()
-        assert Quorum(disk, FOLDER, CONFIG, clock()).end_offset == quorum.end_offset
+        assert Quorum(disk, FOLDER, CONFIG, TickingMachine()).end_offset == quorum.end_offset
 
     asyncio.run(story())
 

@@ -4,6 +4,7 @@ import asyncio
 
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.node.lifecycle import Lifecycle
+from odradek.node.machine import Machine
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest
@@ -18,6 +19,7 @@ class Link:
     def __init__(self, *, is_silent: bool) -> None:
         self.is_silent = is_silent
         self.heartbeats: list[BrokerHeartbeatRequest] = []
+        self.machine = Machine()
 
     async def ask(self, request: Message, _response: type[Message], _timeout_ms: float, _purpose: str = "") -> Message:
         assert isinstance(request, BrokerHeartbeatRequest)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
+from odradek.node.machine import Machine
 from odradek.node.peers import Channel, Unreachable, is_listening
 from odradek.wire.apis import APIS
 from odradek.wire.frames import decode_request, encode_response
@@ -68,7 +69,7 @@ def metadata(version: int, correlation_id: int, cluster_id: str) -> bytes:
 
 
 def channel(port: int, lost: list[str] | None = None) -> Channel:
-    return Channel("127.0.0.1", port, "test", lambda: (lost if lost is not None else []).append("lost"))
+    return Channel(Machine(), "127.0.0.1", port, "test", lambda: (lost if lost is not None else []).append("lost"))
 
 
 def test_whoever_asks_gets_the_answer_to_its_own_request(tmp_path: Path) -> None:
@@ -94,9 +95,9 @@ def test_an_address_where_nobody_listens_is_told_apart() -> None:
         with pytest.raises(Unreachable) as error:
             await channel(port).ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
         assert error.value.is_refused
-        assert await is_listening("127.0.0.1", port, TIMEOUT_MS) is False
+        assert await is_listening(Machine(), "127.0.0.1", port, TIMEOUT_MS) is False
         with socket.create_server(("127.0.0.1", 0)) as server:
-            assert await is_listening("127.0.0.1", server.getsockname()[1], TIMEOUT_MS) is True
+            assert await is_listening(Machine(), "127.0.0.1", server.getsockname()[1], TIMEOUT_MS) is True
 
     asyncio.run(story())
 
@@ -142,7 +143,7 @@ def test_a_connection_that_is_closed_right_after_it_was_made_is_no_connection() 
 
         async with other_side(listen) as port:
             with pytest.raises(Unreachable, match="closed"):
-                await ClosedTooSoon("127.0.0.1", port, "test").ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
+                await ClosedTooSoon(Machine(), "127.0.0.1", port, "test").ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
 
     asyncio.run(story())
 

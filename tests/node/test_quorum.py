@@ -29,7 +29,7 @@ from tests.node.metadata import (
     DIRECTORY_ID,
     ENDPOINTS,
     NODE,
-    clock,
+    TickingMachine,
     create,
     formatted,
     register,
@@ -82,7 +82,7 @@ def test_what_was_committed_is_there_at_the_next_start() -> None:
         await create(host, "t", 3, retention_ms="5")
         image = content(host.quorum.image)
         await host.quorum.close()
-        again = Quorum(disk, FOLDER, CONFIG, clock())
+        again = Quorum(disk, FOLDER, CONFIG, TickingMachine())
         assert content(again.image) == image
         assert again.image.offset == host.quorum.image.offset
 
@@ -247,7 +247,7 @@ def test_a_feature_level_of_a_newer_version_stops_the_start() -> None:
             await host.quorum.commit(host.quorum.append([(FeatureLevelRecord(name="metadata.version", feature_level=31), 0)]))
         await host.quorum.close()
         with pytest.raises(UnsupportedFeature, match=r"metadata\.version at level 31.*knows the levels 7 to 30"):
-            Quorum(disk, FOLDER, CONFIG, clock())
+            Quorum(disk, FOLDER, CONFIG, TickingMachine())
 
     run(story())
 
@@ -269,7 +269,7 @@ def test_a_snapshot_is_made_after_so_many_bytes_and_is_enough_to_load_from() -> 
             await create(host, f"t{number}", retention_ms="7")
         await host.quorum.close()
         assert len(names(disk, ".checkpoint")) > 2
-        again = Quorum(disk, FOLDER, CONFIG, clock())
+        again = Quorum(disk, FOLDER, CONFIG, TickingMachine())
         assert again.metadata_log.loaded is not None
         assert again.metadata_log.loaded[0].offset > 0
         assert content(again.image) == content(host.quorum.image)
@@ -309,13 +309,13 @@ def test_old_snapshots_and_segments_go_and_the_newest_stays() -> None:
 def test_old_snapshots_go_by_age() -> None:
     disk = new_disk()
     config = with_log(max_retention_ms=10_000, max_retention_bytes=-1, file_delete_delay_ms=0)
-    now = [1_700_000_000_000]
+    machine = TickingMachine()
 
     async def story() -> None:
-        host = await started(disk, FOLDER, config, lambda: now[0])
+        host = await started(disk, FOLDER, config, machine)
         await host.quorum.commit(host.quorum.append([topic(1)]))
         first = await host.quorum.snapshots.take()
-        now[0] += 20_000
+        machine.now_ms += 20_000
         host.quorum.snapshots.expire()
         assert first in host.quorum.metadata_log.snapshots  # nothing newer stands for it
         await host.quorum.commit(host.quorum.append([topic(2)]))
@@ -361,7 +361,7 @@ def test_without_the_snapshot_that_the_log_begins_with_nothing_starts_and_nothin
         disk.flip_bit(f"{LOG}/{snapshot.name}", 8 * 100)
         kept = {name: disk.read(f"{LOG}/{name}") for name in [*names(disk, ".log"), *names(disk, ".checkpoint")]}
         with pytest.raises(MetadataLost, match=snapshot.name):
-            Quorum(disk, FOLDER, config, clock())
+            Quorum(disk, FOLDER, config, TickingMachine())
         assert {name: disk.read(f"{LOG}/{name}") for name in kept} == kept
 
     run(story())
@@ -411,8 +411,8 @@ def test_a_folder_of_static_voters_is_served_with_the_setting_and_not_without(tm
         await host.quorum.snapshots.take()
         await host.quorum.close()
         with pytest.raises(QuorumError, match=r"controller\.quorum\.voters"):
-            Quorum(disk, path, CONFIG, clock())
-        assert Quorum(disk, path, static, clock()).voters == host.quorum.voters
+            Quorum(disk, path, CONFIG, TickingMachine())
+        assert Quorum(disk, path, static, TickingMachine()).voters == host.quorum.voters
 
     run(story())
 
@@ -427,7 +427,7 @@ def test_a_folder_of_static_voters_is_served_with_the_setting_and_not_without(tm
 def test_a_node_that_is_no_voter_does_not_start(changed: dict[str, object], message: str) -> None:
     disk = new_disk()
     with pytest.raises(QuorumError, match=message):
-        Quorum(disk, FOLDER, msgspec.structs.replace(CONFIG, **changed), clock())
+        Quorum(disk, FOLDER, msgspec.structs.replace(CONFIG, **changed), TickingMachine())
 
 
 def test_a_controller_that_does_not_vote_follows_those_who_do() -> None:
@@ -440,7 +440,7 @@ def test_a_controller_that_does_not_vote_follows_those_who_do() -> None:
         format_folder(
             disk, path, node_id=NODE, cluster_id=CLUSTER_ID, directory_id=DIRECTORY_ID, now_ms=0, voters=VoterSet(voters)
         )
-        quorum = Quorum(disk, path, CONFIG, clock())
+        quorum = Quorum(disk, path, CONFIG, TickingMachine())
         assert not quorum.machine.is_voter
         assert quorum.voters.ids == [voter.id for voter in voters]
 
@@ -452,7 +452,7 @@ def test_new_addresses_of_the_voter_are_written_into_the_log() -> None:
         await (await started(disk, FOLDER)).quorum.close()
         moved = msgspec.structs.replace(CONFIG, endpoints=(("CONTROLLER", "elsewhere", 9094),))
         await (await started(disk, FOLDER, moved)).quorum.close()
-        found = Quorum(disk, FOLDER, CONFIG, clock()).voters
+        found = Quorum(disk, FOLDER, CONFIG, TickingMachine()).voters
         assert found == VoterSet((Voter(NODE, DIRECTORY_ID, moved.endpoints),))
 
     run(story())

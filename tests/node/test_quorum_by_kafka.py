@@ -14,6 +14,7 @@ from odradek.core.metadata.image import MetadataImage
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.node.controller import ControllerHost
+from odradek.node.machine import Machine
 from odradek.node.quorum_config import QuorumConfig
 from tests.kafka.broker import Broker
 from tests.kafka.dump import FAULTS, dump
@@ -23,10 +24,6 @@ from tests.node.metadata import CONFIG, NODE, beat, create, formatted, register,
 SEEN_SECONDS_MAX = 60
 SESSION = {"broker_heartbeat_interval_ms": "500", "broker_session_timeout_ms": "3000"}  # a killed broker is let in again soon
 SMALL = {"metadata_log_max_record_bytes_between_snapshots": "800"}
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def config_of(broker: Broker, *, static_voters: bool = False, of: QuorumConfig = CONFIG) -> QuorumConfig:
@@ -89,7 +86,7 @@ def test_kafka_serves_the_metadata_that_we_left(tmp_path: Path, oracle: Oracle) 
     config = config_of(broker, of=with_log(max_record_bytes_between_snapshots=600))
 
     async def story() -> dict[str, Any]:
-        host = await started(disk, str(broker.data), config, now_ms)
+        host = await started(disk, str(broker.data), config, Machine())
         epoch = await register(host, b"1" * 16, directory_id=config.directory_id)
         await create(host, "plain")
         await create(host, "configured", 3, retention_ms="12345", cleanup_policy="compact")
@@ -122,7 +119,7 @@ def test_kafka_and_we_take_turns_on_one_folder(tmp_path: Path, oracle: Oracle, s
 
     async def turn(number: int) -> tuple[dict[str, Any], dict[str, Any], int]:
         """What we find in the folder, what we leave, and our epoch."""
-        host = await started(disk, str(broker.data), config, now_ms)
+        host = await started(disk, str(broker.data), config, Machine())
         found = seen_by_odradek(host.quorum.image)
         assert host.quorum.kraft_version == (0 if static_voters else 1)
         epoch = await register(host, bytes([number]) * 16, directory_id=config.directory_id)

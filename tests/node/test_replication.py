@@ -10,6 +10,7 @@ from odradek.core.metadata.brokers import Endpoint
 from odradek.core.partition.fetcher import FetcherSettings
 from odradek.core.partition.follower import Follower
 from odradek.log.log import Log
+from odradek.node.machine import Machine
 from odradek.node.replication import EARLIEST, Replication, Source
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import decode_request, encode_response
@@ -30,7 +31,7 @@ def replication_from(port: int, logs: dict[Follower, Log]) -> Replication:
         broker_epoch=lambda: 55,
         now_ms=lambda: 0,
         endpoint_of=lambda _: Endpoint("127.0.0.1", port, 0),
-        partitions=SimpleNamespace(now_ms=lambda: 0),
+        partitions=SimpleNamespace(now_ms=lambda: 0, machine=Machine()),
         quota=None,
         logs=logs,
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from odradek.core.controller.emptying import Placed
 from odradek.core.metadata.topic_names import CLUSTER_METADATA
+from odradek.node.machine import Machine
 from odradek.node.peers import Channel, Unreachable
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
@@ -83,6 +84,7 @@ class Cluster(msgspec.Struct, frozen=True):
 class Administration:
     def __init__(self, bootstrap: str) -> None:
         self.addresses = [parse_address(text) for text in bootstrap.split(",")]
+        self.machine = Machine()
         self.channels: dict[tuple[str, int], Channel] = {}
 
     def close(self) -> None:
@@ -93,7 +95,7 @@ class Administration:
         """Of one broker, or of the first that answers."""
         reasons = []
         for host, port in [at] if at else list(self.addresses):
-            channel = self.channels.setdefault((host, port), Channel(host, port, "odradek-cluster"))
+            channel = self.channels.setdefault((host, port), Channel(self.machine, host, port, "odradek-cluster"))
             try:
                 return await channel.ask(request, response, TIMEOUT_MS)
             except Unreachable as error:

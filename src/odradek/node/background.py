@@ -9,23 +9,19 @@ Invariants
 """
 
 import asyncio
-import gc
 import logging
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
-from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.config import INT64_MAX
-from odradek.log.disk import DiskFailed, DiskFull, RealDisk, replace_files
+from odradek.log.disk import DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
-from odradek.log.throttle import Throttle
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import SPARE_BYTES_MIN, Reserve
-from odradek.node.timers import Timer, Timers, steady_clock
+from odradek.node.timers import Timer, Timers
 from odradek.wire.errors import ProtocolError
 
 LOOK_INTERVAL_MS = 1000  # how often it is looked whether there is room again, and whether a disk has failed
@@ -41,7 +37,6 @@ class Background:
         partitions: Partitions,
         config: BrokerConfig,
         timers: Timers,
-        now_ms: Callable[[], int],
         reserve: Reserve,
         follow: Callable[[Delta], None],
     ) -> None:
@@ -53,8 +48,9 @@ class Background:
         self.is_making_room = False
         self.config = config
         self.timers = timers
-        self.now_ms = now_ms
-        self.steady_ms = steady_clock(now_ms())
+        self.machine = partitions.machine
+        self.now_ms = self.machine.wall_ms
+        self.steady_ms = self.machine.steady_clock()
         self.written: dict[LogFolder, dict[str, bytes]] = {}
         self.cleaners = {
             folder: Cleaner(folder, config.integer("log.cleaner.dedupe.buffer.size")) for folder in partitions.folders
@@ -93,7 +89,7 @@ class Background:
 
     async def _make_room(self) -> None:
         if self.partitions.full:
-            gc.collect()  # a file that was deleted takes up room until nothing refers to it, garbage included
+            self.machine.collect_garbage()  # a file that was deleted takes up room until nothing refers to it, garbage included
         try:
             if not self.reserve.is_there and await self.partitions.loop.run_in_executor(None, self.reserve.make):
                 self.reserve.made()
@@ -181,14 +177,13 @@ class Background:
         if found is None:
             return
         bytes_per_second = self.config.number("log.cleaner.io.max.bytes.per.second")
-        from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor  # takes long, and is rarely needed
-        from multiprocessing import get_context
+        from concurrent.futures.process import BrokenProcessPool  # takes long, and is rarely needed
 
-        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        with self.machine.worker() as process:
             while found is not None:
                 partition, job = found
                 try:
-                    run = self.partitions.loop.run_in_executor(process, compact_elsewhere, job, bytes_per_second)
+                    run = self.partitions.loop.run_in_executor(process, self.machine.compact, job, bytes_per_second)
                     outcome = await run
                     await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
                 except DiskFull as full:
@@ -225,8 +220,3 @@ def has_room(folder: LogFolder) -> bool:
         return False
     folder.disk.remove(path)
     return True
-
-
-def compact_elsewhere(job: Job, bytes_per_second: float) -> Outcome:
-    """In the process of its own."""
-    return compact(RealDisk(), job, Throttle(bytes_per_second, time.monotonic, time.sleep))

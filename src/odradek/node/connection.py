@@ -15,8 +15,6 @@ Invariants
 """
 
 import logging
-import os
-import select
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -29,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.api.context import Context
 from odradek.log.disk import DiskFailed
 from odradek.log.segment import FileRange, Slice
+from odradek.node.machine import Machine
 from odradek.wire.errors import ProtocolError
 from odradek.wire.frames import encode_response
 from odradek.wire.message import Buffers, Message, Piece
@@ -476,7 +475,7 @@ class Connection:
         if not is_warm or (is_much and not self.network.may_send_much(self)):
             self._wait_for_thread(part, size, is_warm)
             return False
-        count = os.sendfile(self.descriptor, part.file.fileno(), part.position, min(size, SENDFILE_LOOP_BYTES_MAX))
+        count = part.file.send(self.socket, part.position, min(size, SENDFILE_LOOP_BYTES_MAX))
         if not self._sent_of_file(part, count):
             return False
         if is_much:
@@ -503,7 +502,7 @@ class Connection:
         def send() -> int:
             if not is_warm:
                 part.file.warm(part.position, size)
-            return send_patiently(self.descriptor, part, size)
+            return send_patiently(self.network.machine, self.socket, part, size)
 
         self.loop.run_in_executor(self.network.senders, send).add_done_callback(partial(self._sent_elsewhere, part))
 
@@ -567,16 +566,14 @@ def rest(piece: Any, sent: int) -> Any:
     return memoryview(piece)[sent:]
 
 
-def send_patiently(descriptor: int, part: FileRange, size: int) -> int:
+def send_patiently(machine: Machine, connected: socket.socket, part: FileRange, size: int) -> int:
     """Sends from a file, on a thread, as long as the reader keeps up; gives how much. A slow one is waited for on the loop."""
-    file, sent = part.file.fileno(), 0
-    writable = select.poll()
-    writable.register(descriptor, select.POLLOUT)
+    sent = 0
     while sent < size:
         try:
-            count = os.sendfile(descriptor, file, part.position + sent, size - sent)
+            count = part.file.send(connected, part.position + sent, size - sent)
         except BlockingIOError:
-            if not writable.poll(READER_WAIT_MS):
+            if not machine.wait_writable(connected, READER_WAIT_MS):
                 if sent:
                     break
                 raise

@@ -12,7 +12,6 @@ Invariants
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -27,7 +26,7 @@ from odradek.node.quorum import Quorum
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 
-NS_PER_MS: Final = 1_000_000
+MS_PER_SECOND: Final = 1000
 PROBE_MS: Final = 1000
 PROBE_PAUSE_MS: Final = 100
 SLEPT_MS_MIN: Final = 2000  # between two looks: the process was stopped, or the machine
@@ -48,14 +47,12 @@ class ControllerHost:
         self,
         quorum: Quorum,
         config: ControllerConfig,
-        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // NS_PER_MS,
         balance_interval_ms: int = 0,
         unclean_interval_ms: int = 0,
     ) -> None:
         """Leaders are balanced, and unclean ones elected, once in the interval, if it is not 0."""
         self.quorum = quorum
         self.config = config
-        self.monotonic_ms = monotonic_ms
         self.intervals_ms = {"balance": balance_interval_ms, "unclean": unclean_interval_ms}
         self.controller: Controller | None = None
         self.bootstrap: Sequence[Message] = ()
@@ -65,6 +62,9 @@ class ControllerHost:
         self._works: dict[str, asyncio.Task[None]] = {}
         quorum.on_active = self._activate
         quorum.on_inactive = self._deactivate
+
+    def monotonic_ms(self) -> int:
+        return int(self.quorum.host.seconds() * MS_PER_SECOND)
 
     @property
     def is_active(self) -> bool:
@@ -188,7 +188,7 @@ class ControllerHost:
     async def _is_there(self, broker: Broker) -> bool:
         """Whether one of its listeners takes connections, or there is no telling."""
         for endpoint in broker.listeners.values():
-            if await is_listening(endpoint.host, endpoint.port, PROBE_MS) is not False:
+            if await is_listening(self.quorum.host, endpoint.host, endpoint.port, PROBE_MS) is not False:
                 return True
         return False
 

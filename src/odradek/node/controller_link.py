@@ -70,6 +70,7 @@ class Awaited(Context):
 class ControllerLink:
     def __init__(self, node: "Node") -> None:
         self.node = node
+        self.machine = node.machine
         self.loop = asyncio.get_running_loop()
         self.here = Here()
         self.client_id = f"broker-{node.node_id}"
@@ -98,7 +99,7 @@ class ControllerLink:
         if channel is None or (channel.host, channel.port) != (host, port):
             if channel is not None:
                 channel.close()
-            channel = self.channels[purpose] = Channel(host, port, self.client_id)
+            channel = self.channels[purpose] = Channel(self.machine, host, port, self.client_id)
         asking = self.loop.create_task(channel.ask(request, response, (deadline - self.loop.time()) * 1000))
         moving = self.loop.create_task(self._another_leads(leader.leader_id, deadline))
         both: list[asyncio.Future[Any]] = [asking, moving]

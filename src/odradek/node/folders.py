@@ -9,8 +9,6 @@ Invariants
 
 import logging
 import os
-import random
-import uuid
 from collections.abc import Callable
 
 import msgspec
@@ -26,6 +24,7 @@ from odradek.log.folder import LogFolder, lock_folder
 from odradek.log.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folder, new_id
+from odradek.node.machine import Machine
 
 logger = logging.getLogger("odradek.folders")
 
@@ -57,7 +56,7 @@ class Folders(msgspec.Struct):
 
 
 def open_folders(
-    config: BrokerConfig, endpoints: tuple[tuple[str, str, int], ...], new_disk: Callable[[], Disk], now_ms: int
+    config: BrokerConfig, endpoints: tuple[tuple[str, str, int], ...], new_disk: Callable[[], Disk], machine: Machine
 ) -> Folders:
     """Locks the folders and formats those that are new. StartFailed says what stands in the way."""
     log_dirs = [os.path.abspath(path) for path in config.log_dirs]
@@ -76,10 +75,10 @@ def open_folders(
                 f"{paths[0]} is not formatted, and this node is one of several: format its folders with the id of the cluster, "
                 "by odradek storage format"
             )
-        cluster_id = check_ids(folders, config.node_id)
+        cluster_id = check_ids(folders, config.node_id) or id_text(new_id(machine.unique_id))
         for folder in [each for each in folders if each.meta is None]:
             try:
-                format_new(folder, config.node_id, cluster_id, now_ms, endpoints if folder.path == metadata_path else None)
+                format_new(folder, config.node_id, cluster_id, machine, endpoints if folder.path == metadata_path else None)
             except DiskFailed as error:
                 leave_out(folder.path, error, offline, is_needed=folder.path == metadata_path)
                 folders.remove(folder)
@@ -104,10 +103,10 @@ def leave_out(path: str, error: OSError, offline: list[str], *, is_needed: bool)
 
 
 def format_new(
-    folder: Folder, node_id: int, cluster_id: str, now_ms: int, endpoints: tuple[tuple[str, str, int], ...] | None
+    folder: Folder, node_id: int, cluster_id: str, machine: Machine, endpoints: tuple[tuple[str, str, int], ...] | None
 ) -> None:
     """`endpoints` are given for the folder of the metadata: there this node begins as the only voter."""
-    directory_id = new_id()
+    directory_id = new_id(machine.unique_id)
     voters = None if endpoints is None else VoterSet((Voter(node_id, directory_id, endpoints),))
     format_folder(
         folder.disk,
@@ -115,14 +114,14 @@ def format_new(
         node_id=node_id,
         cluster_id=cluster_id,
         directory_id=directory_id,
-        now_ms=now_ms,
+        now_ms=machine.wall_ms(),
         voters=voters,
     )
     folder.meta = read_meta_properties(folder.disk, f"{folder.path}/{META_PROPERTIES}")
 
 
 def open_log_folders(
-    folders: Folders, log_dirs: list[str], config_of: Callable[[str], LogConfig], now_ms: int
+    folders: Folders, log_dirs: list[str], config_of: Callable[[str], LogConfig], machine: Machine
 ) -> list[LogFolder]:
     """Those of log.dirs that can be used, with all their logs. StartFailed when there is none."""
     found = []
@@ -134,9 +133,9 @@ def open_log_folders(
                 folder.disk,
                 folder.path,
                 config_of,
-                now_ms=now_ms,
-                jitter=lambda below: random.randrange(below) if below > 0 else 0,
-                unique_id=lambda: uuid.uuid4().hex,
+                now_ms=machine.wall_ms(),
+                jitter=machine.below,
+                unique_id=lambda: machine.unique_id().hex,
                 lock=folder.lock,
             )
         except DiskFailed as error:
@@ -191,7 +190,7 @@ def lock(path: str, disk: Disk) -> Folder:
 
 
 def check_ids(folders: list[Folder], node_id: int) -> str:
-    """The id of the cluster; a new one when all folders are new."""
+    """The id of the cluster; none when all folders are new."""
     clusters: dict[str, str] = {}
     for folder in folders:
         meta = folder.meta
@@ -210,4 +209,4 @@ def check_ids(folders: list[Folder], node_id: int) -> str:
     if len(clusters) > 1:
         told = ", ".join(f"{path} of {cluster}" for cluster, path in clusters.items())
         raise StartFailed(f"the folders in log.dirs belong to different clusters: {told}")
-    return next(iter(clusters), "") or id_text(new_id())
+    return next(iter(clusters), "")

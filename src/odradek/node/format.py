@@ -33,9 +33,9 @@ class AlreadyFormatted(Exception):
     """The folder belongs to a cluster."""
 
 
-def new_id() -> bytes:
+def new_id(unique_id: Callable[[], UUID] = uuid4) -> bytes:
     """A random id, as Kafka makes them: as text it never begins with a dash, which would look like an option."""
-    while id_text(found := uuid4().bytes).startswith("-"):
+    while id_text(found := unique_id().bytes).startswith("-"):
         pass
     return found
 
@@ -78,6 +78,7 @@ def format_folders(
     now_ms: int,
     ignore_formatted: bool = False,
     new_disk: Callable[[], Disk] = RealDisk,
+    unique_id: Callable[[], UUID] = uuid4,
 ) -> list[str]:
     """Formats the folders of a node; gives those that were new. AlreadyFormatted when one was not and none is written, or when
     it belongs to another node or cluster."""
@@ -98,7 +99,7 @@ def format_folders(
             path,
             node_id=config.node_id,
             cluster_id=cluster_id,
-            directory_id=mine.directory_id if keeps_metadata and mine else new_id(),
+            directory_id=mine.directory_id if keeps_metadata and mine else new_id(unique_id),
             now_ms=now_ms,
             features=features,
             voters=voters if keeps_metadata else None,

@@ -10,7 +10,6 @@ Invariants
 
 import asyncio
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -73,7 +72,8 @@ class Shard:
         self.codec = Codec(config.offsets_topic_compression_codec)
         self.timers = timers
         self.wall_ms = now_ms
-        self.coordinator = GroupCoordinator(config, lambda: str(uuid.uuid4()), partition.high_watermark, image)
+        unique_id = partition.host.machine.unique_id
+        self.coordinator = GroupCoordinator(config, lambda: str(unique_id()), partition.high_watermark, image)
         self.running: dict[TimerKey, Timer] = {}
         self.events: deque[Event] = deque()
         self.told = -1  # the high watermark that the coordinator knows

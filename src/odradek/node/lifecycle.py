@@ -23,7 +23,6 @@ from odradek.core.metadata.topic_names import CLUSTER_METADATA
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.node.controller_link import ControllerLink
 from odradek.node.errors import StartFailed
-from odradek.node.timers import boot_clock_ms
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     BrokerHeartbeatRequest,
@@ -70,6 +69,7 @@ class Lifecycle:
         self.session_timeout_ms = session_timeout_ms
         self.registration_timeout_ms = registration_timeout_ms
         self.log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
+        self.boot_ms = link.machine.boot_ms
         self.loop = asyncio.get_running_loop()
         self._answered_s = self.loop.time()
         self.offline_log_dirs: dict[bytes, bool] = {}  # since the registration, and whether the controller knows
@@ -148,7 +148,7 @@ class Lifecycle:
 
     async def _heartbeat(self) -> bool:
         """One of them; whether it was taken."""
-        sent_ms = boot_clock_ms()
+        sent_ms = self.boot_ms()
         request = BrokerHeartbeatRequest(
             broker_id=self.registration.broker_id,
             broker_epoch=self.session.broker_epoch,
@@ -170,8 +170,8 @@ class Lifecycle:
         if answer.is_fenced:
             self.session.fenced()
         else:
-            self.session.heartbeat_answered(sent_ms, boot_clock_ms())
-            if not self.session.is_certain(boot_clock_ms()):
+            self.session.heartbeat_answered(sent_ms, self.boot_ms())
+            if not self.session.is_certain(self.boot_ms()):
                 await self._confirm()
         if answer.is_caught_up and not self._caught_up.done():
             self._caught_up.set_result(None)
@@ -183,7 +183,7 @@ class Lifecycle:
 
     async def _confirm(self) -> None:
         """Until this broker knows what was committed when it asked: only then may it lead what it thinks that it leads."""
-        asked_ms = boot_clock_ms()
+        asked_ms = self.boot_ms()
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=CLUSTER_METADATA, partitions=[partition])
         with suppress(Refused, TimeoutError):
@@ -192,7 +192,7 @@ class Lifecycle:
             async with asyncio.timeout(self.heartbeat_interval_ms / 1000):
                 while self.metadata_offset() + 1 < found.high_watermark:  # noqa: ASYNC110 - it moves with every record
                     await asyncio.sleep(SOON_MS / 1000)
-            if not found.error_code and self.session.metadata_confirmed(asked_ms, boot_clock_ms()):
+            if not found.error_code and self.session.metadata_confirmed(asked_ms, self.boot_ms()):
                 self.on_certain()
 
     # -- leaving

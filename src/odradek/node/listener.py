@@ -25,6 +25,7 @@ from odradek.api.table import Handler
 from odradek.core.config.broker import BrokerConfig
 from odradek.node.connection import INBOX_BYTES, OUTBOX_BYTES, Connection
 from odradek.node.errors import StartFailed
+from odradek.node.machine import Machine
 from odradek.node.timers import Timers
 from odradek.wire.errors import ProtocolError
 from odradek.wire.message import Message
@@ -84,6 +85,7 @@ class Listener:
         unsupported: Callable[[int, int], Message | None],
         node: Services,
         timers: Timers,
+        machine: Machine,
     ) -> None:
         """StartFailed when the address cannot be had. Nothing is accepted before `start`."""
         self.name = name
@@ -94,6 +96,7 @@ class Listener:
         self.unsupported = unsupported
         self.node = node
         self.timers = timers
+        self.machine = machine
         self.loop = asyncio.get_running_loop()
         self.inbox = memoryview(bytearray(INBOX_BYTES))
         self.outbox = memoryview(bytearray(OUTBOX_BYTES))
@@ -106,9 +109,19 @@ class Listener:
         self.is_accepting = False
         self.second, self.accepted = 0, 0  # how many came in that second
         self.senders = ThreadPoolExecutor(limits.threads, "sender")  # its own: a sync must not wait for a slow reader
-        self.socket = bind(name, host, port, limits)
+        self.socket = self._bind(host, port)
         self.host, self.port = host, self.socket.getsockname()[1]
         self.stop_sweep = timers.every(sweep_interval_ms(limits.idle_ms_max), self.sweep)
+
+    def _bind(self, host: str, port: int) -> socket.socket:
+        limits = self.limits
+        try:
+            return self.machine.bind(
+                host, port, send_buffer_bytes=limits.send_buffer_bytes, receive_buffer_bytes=limits.receive_buffer_bytes
+            )
+        except OSError as error:
+            reason = "the port is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
+            raise StartFailed(f"cannot listen on {host}:{port} (listener {self.name}): {reason}") from error
 
     def configure(self, config: BrokerConfig) -> None:
         """Takes over what was changed while running: who is connected stays, even if the next one would not get in."""
@@ -267,26 +280,3 @@ def guess(begin: memoryview) -> str:
     if head[:4] in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
         return " (it looks like HTTP, and this is not a web server)"
     return ""
-
-
-def bind(name: str, host: str, port: int, limits: Limits) -> socket.socket:
-    """A socket on the address, not yet listening."""
-    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
-    if not host and not socket.has_dualstack_ipv6():
-        family = socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setblocking(False)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
-        if limits.send_buffer_bytes != -1:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
-        if limits.receive_buffer_bytes != -1:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        reason = "the port is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
-        raise StartFailed(f"cannot listen on {host}:{port} (listener {name}): {reason}") from error
-    return bound

@@ -10,12 +10,8 @@ Invariants
 import asyncio
 import logging
 import os
-import random
-import resource
 import signal
 import socket
-import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -51,6 +47,7 @@ from odradek.node.groups import CONSUMER_OFFSETS, Groups
 from odradek.node.lifecycle import Lifecycle
 from odradek.node.listener import Listener, limits_of
 from odradek.node.loggers import Loggers
+from odradek.node.machine import Machine
 from odradek.node.metadata_log import MetadataLost
 from odradek.node.partition import log_config
 from odradek.node.partitions import Partitions
@@ -69,7 +66,6 @@ from odradek.wire.messages import (
     ControllerRegistrationResponse,
 )
 
-FILES_WANTED = 1_048_576
 METADATA_EXPIRY_MS = 60_000  # how often old snapshots of the metadata are looked for
 FETCH_SESSION_EVICTION_MS = 120_000
 FETCH_SESSION_ID_MAX = 2**31 - 1
@@ -86,20 +82,23 @@ Registration = TypeVar("Registration", BrokerRegistrationRequest, ControllerRegi
 logger = logging.getLogger("odradek.node")
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Node:
     """`new_disk` gives a disk for each folder."""
 
-    def __init__(self, config: BrokerConfig, new_disk: Callable[[], Disk] = RealDisk, reserve_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        new_disk: Callable[[], Disk] = RealDisk,
+        reserve_bytes: int = RESERVE_BYTES,
+        machine: Machine | None = None,
+    ) -> None:
         self.static_config = self.config = config
         self.reserve_bytes = reserve_bytes
         self.node_id = config.node_id
         self.log_dir_paths = [os.path.abspath(path) for path in config.log_dirs]
         self.new_disk = new_disk
-        self.now_ms = wall_clock_ms
+        self.machine = machine or Machine()
+        self.now_ms = self.machine.wall_ms
         self.loop = asyncio.get_running_loop()
         self.timers = Timers(self.loop)
         self.loggers = Loggers()
@@ -111,23 +110,23 @@ class Node:
         self.last_change: asyncio.Future[None] | None = None  # done when it has been followed
         self.followed_offset = -1  # of the last record that partitions and groups have followed
         self.is_following = False
-        self.incarnation_id = uuid.uuid4().bytes
+        self.incarnation_id = self.machine.unique_id().bytes
         self.tasks: set[asyncio.Task[Any]] = set()
         self.fetch_sessions = Sessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             FETCH_SESSION_EVICTION_MS,
-            lambda: random.randint(1, FETCH_SESSION_ID_MAX),
+            lambda: self.machine.random.randint(1, FETCH_SESSION_ID_MAX),
         )
 
     # -- starting
 
     async def start(self) -> None:
         """Serves when it returns. StartFailed when it cannot."""
-        raise_file_limit()
+        self.machine.raise_file_limit()
         try:
             self._bind()
             endpoints = tuple((name, host, port) for name, host, port, _ in self._endpoints(controllers=True))
-            self.folders = open_folders(self.config, endpoints, self.new_disk, self.now_ms())
+            self.folders = open_folders(self.config, endpoints, self.new_disk, self.machine)
             await self._start_metadata(self.folders, endpoints)
             for listener in self.listeners:
                 if listener.is_controller:  # by which the others of the quorum come
@@ -159,6 +158,7 @@ class Node:
                 lambda key, _: unsupported(key),
                 self,
                 self.timers,
+                self.machine,
             )
             listener.is_controller = is_controller
             listener.api_versions = advertised(list(served))
@@ -180,7 +180,7 @@ class Node:
         self.reserve.give_if_needed()
         quorum_config = QuorumConfig.of(config, self.cluster_id, metadata.directory_id, endpoints)
         try:
-            self.quorum = Quorum(metadata.disk, metadata.path, quorum_config, self.now_ms, self.reserve)
+            self.quorum = Quorum(metadata.disk, metadata.path, quorum_config, self.machine, self.reserve)
             bootstrap = read_bootstrap(metadata.disk, metadata.path)
         except (MetadataLost, QuorumError, UnsupportedFeature, CorruptSnapshot) as error:
             raise StartFailed(str(error)) from error
@@ -196,8 +196,8 @@ class Node:
                     default_replication_factor=config.integer("default.replication.factor"),
                     check_configs=self._check_topic,
                     describe_configs=lambda overrides: described(self.config, overrides),
-                    chance=random.randrange,
-                    unique_id=lambda: uuid.uuid4().bytes,
+                    chance=self.machine.random.randrange,
+                    unique_id=lambda: self.machine.unique_id().bytes,
                 ),
                 session_timeout_ms=config.integer("broker.session.timeout.ms"),
                 replication=ReplicationRules(
@@ -226,7 +226,7 @@ class Node:
 
     async def _start_broker(self, folders: Folders) -> None:
         log_folders = open_log_folders(
-            folders, self.log_dir_paths, lambda topic: log_config(self.topic_config(topic)), self.now_ms()
+            folders, self.log_dir_paths, lambda topic: log_config(self.topic_config(topic)), self.machine
         )
         is_alone = self.quorum.voters.ids == [self.node_id]
         self.session = BrokerSession.alone() if is_alone else BrokerSession(self.config.integer("broker.session.timeout.ms"))
@@ -235,7 +235,7 @@ class Node:
             log_folders,
             self.image,
             self.topic_config,
-            self.now_ms,
+            self.machine,
             self._folder_failed,
             self.session,
             self.config.integer("replica.lag.time.max.ms"),
@@ -265,7 +265,7 @@ class Node:
             log_dir_failure_timeout_ms=self.config.integer("log.dir.failure.timeout.ms"),
         )
         await self._join()
-        self.background = Background(self.partitions, self.config, self.timers, self.now_ms, self.reserve, self._follow_soon)
+        self.background = Background(self.partitions, self.config, self.timers, self.reserve, self._follow_soon)
 
     async def _join(self) -> None:
         """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""
@@ -524,19 +524,8 @@ def why_not_started(error: BaseException) -> str:
             return str(error)
 
 
-def raise_file_limit() -> None:
-    """Every partition holds a descriptor, and every client."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(FILES_WANTED, hard) if hard != resource.RLIM_INFINITY else FILES_WANTED
-    if soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-async def serve(config: BrokerConfig, on_ready: Callable[[], None], new_disk: Callable[[], Disk]) -> None:
-    node = Node(config, new_disk)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        node.loop.add_signal_handler(number, node.stop)
+async def serve(node: Node, on_ready: Callable[[], None] = lambda: None) -> None:
+    """From its start to its end. StartFailed when it cannot start, or could not go on."""
     await node.start()
     on_ready()
     failure = await node.stopped
@@ -552,4 +541,11 @@ async def serve(config: BrokerConfig, on_ready: Callable[[], None], new_disk: Ca
 def run(config: BrokerConfig, on_ready: Callable[[], None] = lambda: None, new_disk: Callable[[], Disk] = RealDisk) -> None:
     """Serves until a signal ends it. StartFailed when it cannot start, or could not go on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(serve(config, on_ready, new_disk))
+
+    async def live() -> None:
+        node = Node(config, new_disk)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            node.loop.add_signal_handler(number, node.stop)
+        await serve(node, on_ready)
+
+    asyncio.run(live())

@@ -8,7 +8,6 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -79,12 +78,13 @@ class Partition(Readable):
         return self.leader.low_watermark(self.log.start_offset)
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        began = time.perf_counter()
+        seconds = self.host.machine.seconds
+        began = seconds()
         try:
             appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
-        if (took := time.perf_counter() - began) > SLOW_APPEND_SECONDS:
+        if (took := seconds() - began) > SLOW_APPEND_SECONDS:
             self.writing.slowed(took)
         self.host.grew(self)
         return appended

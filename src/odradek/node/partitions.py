@@ -40,10 +40,10 @@ from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.log.segment import Damage
 from odradek.node.directories import DirectoryReport
+from odradek.node.machine import Machine
 from odradek.node.partition import Partition, log_config
 from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
-from odradek.node.timers import boot_clock_ms
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import AlterPartitionResponse
@@ -65,11 +65,10 @@ class Partitions:
         folders: list[LogFolder],
         image: MetadataImage,
         topic_config: Callable[[str], TopicConfig],
-        now_ms: Callable[[], int],
+        machine: Machine,
         folder_failed: Callable[[LogFolder], None],
         session: BrokerSession,
         lag_time_max_ms: int,
-        monotonic_ms: Callable[[], int] = boot_clock_ms,
         offline_folders: Iterable[str] = (),
     ) -> None:
         """`folder_failed` is told of a folder whose disk can no longer be trusted, when it is one of `folders` no more.
@@ -78,7 +77,9 @@ class Partitions:
         self.folders = folders
         self.image = image
         self.topic_config = topic_config
-        self.now_ms = now_ms
+        self.machine = machine
+        self.now_ms = machine.wall_ms
+        self.monotonic_ms = machine.boot_ms
         self.folder_failed = folder_failed
         self.offline_folders = list(offline_folders)
         self.offline: dict[TopicIdPartition, None] = {}  # partitions whose logs are there
@@ -87,13 +88,12 @@ class Partitions:
         self.loop = asyncio.get_running_loop()
         self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
         self.batch_threads = ThreadPoolExecutor(BATCHES_LOOKED_INTO_MAX, "batch")
-        self.writings = {folder: Writing(folder) for folder in folders}
+        self.writings = {folder: Writing(folder, machine.seconds) for folder in folders}
         self.unmade: dict[TopicIdPartition, None] = {}  # partitions to be followed again: there was no room, or they are damaged
         self.full: dict[LogFolder, None] = {}
         self.flushes: dict[Log, asyncio.Task[None]] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
         self.grown: dict[Partition, None] = {}  # whose followers are
-        self.monotonic_ms = monotonic_ms
         self.session = session
         self.lag_time_max_ms = lag_time_max_ms
         self.by_leader: dict[Leader, Partition] = {}

@@ -20,6 +20,7 @@ from importlib.metadata import version as version_of
 from struct import Struct
 from typing import Any, Final, TypeVar
 
+from odradek.node.machine import Machine
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, ProtocolError
 from odradek.wire.frames import decode_response, encode_request
@@ -46,7 +47,10 @@ class Unreachable(Exception):
 
 
 class Channel:
-    def __init__(self, host: str, port: int, client_id: str, on_lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, machine: Machine, host: str, port: int, client_id: str, on_lost: Callable[[], None] = lambda: None
+    ) -> None:
+        self.machine = machine
         self.host = host
         self.port = port
         self.client_id = client_id
@@ -89,16 +93,7 @@ class Channel:
             return
         try:
             async with asyncio.timeout_at(deadline):
-                found = await self.loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-                family, kind, protocol, _, address = found[0]
-                connected = socket.socket(family, kind, protocol)
-                try:
-                    connected.setblocking(False)
-                    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    await self.loop.sock_connect(connected, address)
-                except BaseException:
-                    connected.close()
-                    raise
+                connected = await self.machine.connect(self.host, self.port)
         except TimeoutError as error:
             raise Unreachable(f"{self} cannot be connected to in time") from error
         except OSError as error:
@@ -224,16 +219,12 @@ class Channel:
             self._answer.set_exception(Unreachable(f"the connection to {self} was closed here"))
 
 
-async def is_listening(host: str, port: int, timeout_ms: float) -> bool | None:
+async def is_listening(machine: Machine, host: str, port: int, timeout_ms: float) -> bool | None:
     """Whether a process listens at an address: False when a connection is refused, None when there is no telling."""
-    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            with socket.socket(found[0][0], found[0][1], found[0][2]) as probe:
-                probe.setblocking(False)
-                await loop.sock_connect(probe, found[0][4])
-                return True
+            (await machine.connect(host, port)).close()
+            return True
     except ConnectionRefusedError:
         return False
     except (OSError, TimeoutError):

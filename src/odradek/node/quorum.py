@@ -12,7 +12,6 @@ Invariants
 
 import asyncio
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -56,6 +55,7 @@ from odradek.core.raft.states import NEVER_MS
 from odradek.core.raft.voters import VoterSet, parse_voters
 from odradek.log.disk import Disk, DiskFailed, DiskFull
 from odradek.log.log import Origin
+from odradek.node.machine import Machine
 from odradek.node.metadata_log import MetadataLog
 from odradek.node.peers import Channel, Unreachable, is_listening
 from odradek.node.quorum_config import QuorumConfig
@@ -90,14 +90,13 @@ class Appended(NamedTuple):
 
 
 class Quorum:
-    def __init__(
-        self, disk: Disk, data_folder: str, config: QuorumConfig, now_ms: Callable[[], int], reserve: Reserve | None = None
-    ) -> None:
+    def __init__(self, disk: Disk, data_folder: str, config: QuorumConfig, host: Machine, reserve: Reserve | None = None) -> None:
         """Reads what the folder says. MetadataLost, QuorumError or UnsupportedFeature when that cannot be served."""
         self.disk = disk
         self.reserve = reserve
         self.config = config
-        self.now_ms = now_ms
+        self.host = host
+        self.now_ms = now_ms = host.wall_ms
         self.metadata_log = MetadataLog(disk, data_folder, config.log, now_ms())
         self.log = self.metadata_log.log
         self.image = MetadataImage()
@@ -105,7 +104,7 @@ class Quorum:
         history = VoterHistory(static)
         self._load(history)
         self._check_voters(history)
-        self.machine = Raft(config.raft(), self.metadata_log, history, self.metadata_log.read_election(), random.randrange)
+        self.machine = Raft(config.raft(), self.metadata_log, history, self.metadata_log.read_election(), host.random.randrange)
         self.snapshots = Snapshots(disk, self.metadata_log, self.image, self.machine, now_ms)
         self.leader = LeaderIs(-1, -1)
         self.is_active = False  # it leads, and all that was before its epoch is committed
@@ -294,7 +293,7 @@ class Quorum:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(
-                node.host, node.port, f"raft-{self.config.node_id}", partial(self._lost, node.id)
+                self.host, node.host, node.port, f"raft-{self.config.node_id}", partial(self._lost, node.id)
             )
         response = APIS[send.request.schema.key].response
         answer: Message | None = None
@@ -311,7 +310,7 @@ class Quorum:
         self._input(partial(self.machine.reset, node_id))
 
     async def _probe(self, node_id: int, host: str, port: int) -> None:
-        if await is_listening(host, port, PROBE_MS) is False:
+        if await is_listening(self.host, host, port, PROBE_MS) is False:
             self._input(partial(self.machine.refused, node_id))
 
     def _know_leader(self, leader: LeaderIs) -> None:

@@ -13,7 +13,6 @@ Invariants
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -141,7 +140,7 @@ class Source:
             raise Unreachable(f"node {self.leader_id} is not registered")
         if self.channel is None or (self.channel.host, self.channel.port) != (endpoint.host, endpoint.port):
             self._close_channel()
-            self.channel = Channel(endpoint.host, endpoint.port, self.client_id)
+            self.channel = Channel(self.replication.partitions.machine, endpoint.host, endpoint.port, self.client_id)
         return await self.channel.ask(request, response, self.replication.timeout_ms)
 
     async def _take(self, work: Work) -> None:
@@ -294,9 +293,9 @@ class Replication:
         if writing.is_slow:
             await writing.append_as_follower(log, records, now_ms, lambda: follower in self.logs)
         else:
-            began = time.perf_counter()
+            began = self.partitions.machine.seconds()
             log.append_as_follower(records, now_ms=now_ms)
-            if (took := time.perf_counter() - began) > SLOW_APPEND_SECONDS:
+            if (took := self.partitions.machine.seconds() - began) > SLOW_APPEND_SECONDS:
                 writing.slowed(took)
         self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
         self.partitions.flush_rolled(log)

@@ -1,7 +1,7 @@
 """One wheel for everything that waits: long polls, rebalances, sessions.
 
 A waiting request costs an entry in a dictionary, nothing else: the loop knows of the next tick only. Time is the loop's, which is
-monotonic; what must count while the machine sleeps goes by `boot_clock_ms`.
+monotonic; what must count while the machine sleeps goes by `Machine.boot_ms`.
 
 Invariants
  1. A callback runs once, not before its time and at most one tick after it, unless it is cancelled first.
@@ -10,21 +10,9 @@ Invariants
 
 import asyncio
 import heapq
-import time
 from collections.abc import Callable
 
 TICK_MS = 4
-
-
-def boot_clock_ms() -> int:
-    """A clock that never goes back, and runs on while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-def steady_clock(wall_ms: int) -> Callable[[], int]:
-    """A clock that shows this time now, and is not set from then on."""
-    ahead_ms = wall_ms - boot_clock_ms()
-    return lambda: ahead_ms + boot_clock_ms()
 
 
 class Timer:

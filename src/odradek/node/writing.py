@@ -14,7 +14,6 @@ Invariants
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,8 +40,10 @@ logger = logging.getLogger("odradek.writing")
 
 
 class Writing:
-    def __init__(self, folder: LogFolder) -> None:
+    def __init__(self, folder: LogFolder, seconds: Callable[[], float]) -> None:
+        """`seconds` is the clock by which a write is slow."""
         self.folder = folder
+        self.seconds = seconds
         self.is_slow = False
         self.is_reserved = False
         self.partitions: dict[Partition, None] = {}  # those that are led here
@@ -130,9 +131,9 @@ class Writing:
             write.take_back()
 
     def _run(self, write: Write) -> None:
-        began = time.perf_counter()
+        began = self.seconds()
         write.run()
-        is_fast = time.perf_counter() - began < FAST_WRITE_SECONDS
+        is_fast = self.seconds() - began < FAST_WRITE_SECONDS
         self.fast_writes = self.fast_writes + 1 if is_fast else 0
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
