@@ -1,0 +1,249 @@
+"""A cluster of simulated nodes: the production classes, each on a loop, a machine and disks that can fail.
+
+Invariants
+ 1. A node is one process at a time. What survives it is its medium and its wall clock.
+ 2. A process that ends by itself, because it could not start or go on, is started again a little later, as a supervisor would do.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from odradek.core.config.broker import BrokerConfig
+from odradek.core.controller.bootstrap import new_features
+from odradek.core.metadata.ids import id_text
+from odradek.core.raft.voters import Voter, VoterSet
+from odradek.log.disk import Disk
+from odradek.node.errors import StartFailed
+from odradek.node.format import format_folders, new_id
+from odradek.node.node import Node, serve
+from tests.log.disk import Faults, SimDisk, SimLock
+from tests.log.medium import Manner, Medium
+from tests.sim.loop import SimLoop, World
+from tests.sim.machine import BEGIN_MS, SimMachine, WallClock
+from tests.sim.network import Network
+
+CLIENT_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+ROOT: Final = "/disk"
+RESERVE_BYTES: Final = 64 * 1024
+RESTART_SECONDS: Final = 2.0
+CONTROLLERS_MAX: Final = 3
+
+logger = logging.getLogger("sim.cluster")
+
+
+class SimNode:
+    def __init__(self, cluster: "SimCluster", number: int, settings: Mapping[str, str]) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.host = f"10.0.0.{number}"
+        self.settings = dict(settings)
+        self.folders = [f"{ROOT}{index}/node-{number}" for index in range(cluster.folders)]
+        self.medium = Medium(*(folder.rsplit("/", 1)[0] for folder in self.folders))
+        self.medium.clock = lambda: BEGIN_MS + int(cluster.world.now_s * 1000)
+        self.clock = WallClock()
+        self.faults = Faults()
+        self.life = 0
+        self.loop: SimLoop | None = None
+        self.node: Node | None = None  # that serves
+        self.is_starting = False
+        self.is_wanted = True  # up, whenever it can be
+        self.ends: list[str] = []  # why its lives ended by themselves
+        self._disks: list[SimDisk] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def config(self) -> BrokerConfig:
+        return BrokerConfig({**self.settings, "log.dirs": ",".join(self.folders)})
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return (self.host, CLIENT_PORT)
+
+    # -- its lives
+
+    def start(self) -> None:
+        assert self.loop is None
+        world, network = self.cluster.world, self.cluster.network
+        self.is_wanted = True
+        self.life += 1
+        self.loop = loop = SimLoop(world, f"node-{self.number}.{self.life}")
+        self.cluster.loops.append(loop)
+        self.faults.on_cost = lambda kind, path, size: self.cluster.disk_cost(self, loop, kind, path, size)
+        locks: dict[str, SimLock] = {}
+        self._disks = disks = []
+
+        def new_disk() -> Disk:
+            disks.append(SimDisk(ROOT, self.medium, faults=self.faults, locks=locks, is_recorded=False))
+            return disks[-1]
+
+        network.power_on(self.host)
+        machine = SimMachine(network, loop, self.host, self.clock, new_disk)
+        logger.info("node %d starts", self.number)
+        loop.run_soon(self._live(loop, machine, new_disk))
+
+    async def _live(self, loop: SimLoop, machine: SimMachine, new_disk: Callable[[], Disk]) -> None:
+        node = Node(self.config, new_disk, RESERVE_BYTES, machine)
+        self.is_starting = True
+        reason = "stopped"
+
+        def ready() -> None:
+            self.node, self.is_starting = node, False
+            logger.info("node %d serves", self.number)
+
+        try:
+            self.starting = node
+            await serve(node, ready)
+        except StartFailed as failed:
+            reason = str(failed)
+            self.ends.append(reason)
+            logger.warning("node %d ended: %s", self.number, reason)
+        except Exception as error:  # noqa: BLE001 - of which there must be none
+            reason = repr(error)
+            loop.call_exception_handler({"message": f"node {self.number} ended", "exception": error})
+        finally:
+            self.cluster.world.after(0, lambda: self._exited(loop, reason))
+
+    def _exited(self, loop: SimLoop, reason: str) -> None:
+        if self.loop is loop:
+            logger.info("node %d is down: %s", self.number, reason)
+            self._end(loop)
+            self.cluster.network.process_ended(loop)
+            if self.is_wanted:
+                self.start_soon()
+
+    def start_soon(self, seconds: float = RESTART_SECONDS) -> None:
+        def start() -> None:
+            if self.is_wanted and not self.is_up:
+                self.start()
+
+        self.is_wanted = True
+        self.cluster.world.after(seconds, start)
+
+    def _end(self, loop: SimLoop) -> None:
+        loop.kill()
+        for disk in self._disks:
+            disk.turn_off()
+        self.loop = self.node = None
+        self.is_starting = False
+
+    # -- what can be done to it
+
+    def kill(self) -> None:
+        """kill -9: what was written stays."""
+        if self.loop is not None:
+            logger.info("node %d is killed", self.number)
+            loop, self.is_wanted = self.loop, False
+            self._end(loop)
+            self.cluster.network.process_ended(loop)
+
+    def lose_power(self, manner: Manner) -> None:
+        """What was not synced may be lost, and nobody is told."""
+        if self.loop is not None:
+            logger.info("node %d loses power (%s)", self.number, manner)
+            self.is_wanted = False
+            self._end(self.loop)
+        self.cluster.network.power_off(self.host)
+        self.medium = self.medium.crash(manner, self.cluster.world.chance(f"crash {self.number}.{self.life}"))
+
+    def stop(self) -> None:
+        """A clean stop, when it serves."""
+        if self.loop is not None and self.node is not None:
+            logger.info("node %d is stopped", self.number)
+            self.is_wanted = False
+            self.loop.call_soon(self.node.stop)
+
+    def pause(self) -> None:
+        if self.loop is not None:
+            logger.info("node %d is paused", self.number)
+            self.loop.pause()
+
+    def resume(self) -> None:
+        if self.loop is not None and self.loop.is_paused:
+            logger.info("node %d goes on", self.number)
+            self.loop.resume()
+
+
+class SimCluster:
+    """`disk_cost` may be set to say how long operations on disks take."""
+
+    def __init__(self, world: World, count: int, settings: Mapping[str, str], folders: int = 1) -> None:
+        self.world = world
+        self.network = Network(world)
+        self.folders = folders
+        self.loops: list[SimLoop] = []  # of all lives
+        self.disk_cost: Callable[[SimNode, SimLoop, str, str, int], None] = lambda *_: None
+        self.members = {number: SimNode(self, number, self._settings(number, count, settings)) for number in range(1, count + 1)}
+        self._format()
+
+    @property
+    def nodes(self) -> dict[int, Node]:
+        """Those that serve."""
+        return {number: member.node for number, member in self.members.items() if member.node is not None}
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [member.address for member in self.members.values()]
+
+    def _settings(self, number: int, count: int, settings: Mapping[str, str]) -> dict[str, str]:
+        voters = range(1, min(count, CONTROLLERS_MAX) + 1)
+        here = f"10.0.0.{number}"
+        listeners = f"PLAINTEXT://{here}:{CLIENT_PORT}"
+        is_voter = number in voters
+        return {
+            "node.id": str(number),
+            "process.roles": "broker,controller" if is_voter else "broker",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listeners},CONTROLLER://{here}:{CONTROLLER_PORT}" if is_voter else listeners,
+            "controller.quorum.bootstrap.servers": ",".join(f"10.0.0.{each}:{CONTROLLER_PORT}" for each in voters),
+            "broker.rack": f"rack-{number % 3}",
+            "offsets.topic.replication.factor": str(min(count, 3)),
+            "offsets.topic.num.partitions": "2",
+            "default.replication.factor": str(min(count, 3)),
+            "min.insync.replicas": "1" if count == 1 else "2",
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+
+    def _format(self) -> None:
+        chance = self.world.chance("format")
+        machine = SimMachine(self.network, SimLoop(self.world, "format"), "", WallClock(), lambda: SimDisk(ROOT))
+        machine.random = chance
+        configs = [member.config for member in self.members.values()]
+        voters = VoterSet(
+            tuple(
+                Voter(config.node_id, new_id(machine.unique_id), ((listener.name, listener.host, listener.port),))
+                for config in configs
+                for listener in config.advertised_controller_listeners[: config.is_controller]
+            )
+        )
+        cluster_id = id_text(new_id(machine.unique_id))
+        for member in self.members.values():
+            format_folders(
+                member.config,
+                cluster_id=cluster_id,
+                features=new_features(),
+                voters=voters,
+                now_ms=BEGIN_MS,
+                new_disk=lambda member=member: SimDisk(ROOT, member.medium, is_recorded=False),  # type: ignore[misc]
+                unique_id=machine.unique_id,
+            )
+
+    def start(self) -> None:
+        for member in self.members.values():
+            member.start()
+
+    def heal(self) -> None:
+        """Ends all faults but those of what is lost: every link is whole, every node is up or about to be."""
+        self.network.heal()
+        for member in self.members.values():
+            member.faults.fails = None
+            member.resume()
+            for volume in member.medium.volumes.values():
+                volume.limit_bytes = None
+            if not member.is_up:
+                member.start_soon(0)
