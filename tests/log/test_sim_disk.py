@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from odradek.log.disk import Disk, DiskFailed, DiskFull, File, RealDisk, replace_file
-from tests.log.disk import Manner, PowerLost, SimDisk
+from tests.log.disk import PowerLost, SimDisk
+from tests.log.medium import Manner
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.one_of(NAMES, st.builds("{}/{}".format, NAMES, NAMES), st.builds("{}/{}/{}".format, NAMES, NAMES, NAMES))
