@@ -17,8 +17,9 @@ from odradek.log.disk import Disk
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
 from odradek.node.node import Node, serve
-from tests.log.disk import Faults, SimDisk, SimLock
-from tests.log.medium import Manner, Medium
+from tests.log.disk import SimDisk
+from tests.log.medium import Manner
+from tests.sim.disk import SimDisks
 from tests.sim.loop import SimLoop, World
 from tests.sim.machine import BEGIN_MS, SimMachine, WallClock
 from tests.sim.network import Network
@@ -40,17 +41,15 @@ class SimNode:
         self.host = f"10.0.0.{number}"
         self.settings = dict(settings)
         self.folders = [f"{ROOT}{index}/node-{number}" for index in range(cluster.folders)]
-        self.medium = Medium(*(folder.rsplit("/", 1)[0] for folder in self.folders))
-        self.medium.clock = lambda: BEGIN_MS + int(cluster.world.now_s * 1000)
+        volumes = [folder.rsplit("/", 1)[0] for folder in self.folders]
+        self.disks = SimDisks(volumes, lambda: BEGIN_MS + int(cluster.world.now_s * 1000))
         self.clock = WallClock()
-        self.faults = Faults()
         self.life = 0
         self.loop: SimLoop | None = None
         self.node: Node | None = None  # that serves
         self.is_starting = False
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
-        self._disks: list[SimDisk] = []
 
     @property
     def is_up(self) -> bool:
@@ -73,18 +72,11 @@ class SimNode:
         self.life += 1
         self.loop = loop = SimLoop(world, f"node-{self.number}.{self.life}")
         self.cluster.loops.append(loop)
-        self.faults.on_cost = lambda kind, path, size: self.cluster.disk_cost(self, loop, kind, path, size)
-        locks: dict[str, SimLock] = {}
-        self._disks = disks = []
-
-        def new_disk() -> Disk:
-            disks.append(SimDisk(ROOT, self.medium, faults=self.faults, locks=locks, is_recorded=False))
-            return disks[-1]
-
+        self.disks.faults.on_cost = lambda kind, path, size: self.cluster.disk_cost(self, loop, kind, path, size)
         network.power_on(self.host)
-        machine = SimMachine(network, loop, self.host, self.clock, new_disk)
+        machine = SimMachine(network, loop, self.host, self.clock, self.disks.new_disk)
         logger.info("node %d starts", self.number)
-        loop.run_soon(self._live(loop, machine, new_disk))
+        loop.run_soon(self._live(loop, machine, self.disks.new_disk))
 
     async def _live(self, loop: SimLoop, machine: SimMachine, new_disk: Callable[[], Disk]) -> None:
         node = Node(self.config, new_disk, RESERVE_BYTES, machine)
@@ -126,8 +118,7 @@ class SimNode:
 
     def _end(self, loop: SimLoop) -> None:
         loop.kill()
-        for disk in self._disks:
-            disk.turn_off()
+        self.disks.kill()
         self.loop = self.node = None
         self.is_starting = False
 
@@ -148,7 +139,7 @@ class SimNode:
             self.is_wanted = False
             self._end(self.loop)
         self.cluster.network.power_off(self.host)
-        self.medium = self.medium.crash(manner, self.cluster.world.chance(f"crash {self.number}.{self.life}"))
+        self.disks.lose_power(manner, self.cluster.world.chance(f"crash {self.number}.{self.life}"))
 
     def stop(self) -> None:
         """A clean stop, when it serves."""
@@ -229,7 +220,7 @@ class SimCluster:
                 features=new_features(),
                 voters=voters,
                 now_ms=BEGIN_MS,
-                new_disk=lambda member=member: SimDisk(ROOT, member.medium, is_recorded=False),  # type: ignore[misc]
+                new_disk=member.disks.new_disk,
                 unique_id=machine.unique_id,
             )
 
@@ -241,9 +232,7 @@ class SimCluster:
         """Ends all faults but those of what is lost: every link is whole, every node is up or about to be."""
         self.network.heal()
         for member in self.members.values():
-            member.faults.fails = None
+            member.disks.heal()
             member.resume()
-            for volume in member.medium.volumes.values():
-                volume.limit_bytes = None
             if not member.is_up:
                 member.start_soon(0)

@@ -1,7 +1,7 @@
 """The disks of one simulated machine, across the lives of the processes on it, and everything that can happen to them.
 
-A node gets `new_disk`, which it asks for a disk for each of its folders; each folder is a volume of its own. All else is for who
-makes the faults. None of them asks for a clock or for chance of its own.
+A node gets `new_disk`, which it asks for a disk for each of its folders; each folder here is a volume of its own. All else is for
+who makes the faults. None of them asks for a clock or for chance of its own.
 
 Invariants
  1. What one life has written, the next one finds, as the page cache keeps it; what was not synced ends with the power.
@@ -94,9 +94,11 @@ class SimDisks:
         return fault
 
     def heal(self) -> None:
-        """The disk is as good as new; a process that has seen it fail trusts it no more than before."""
+        """The disk is as good as new, and has room; a process that has seen it fail trusts it no more than before."""
         self._io_faults.clear()
         self.faults.fails = None
+        for folder in self.folders:
+            self.make_room(folder)
 
     def _fails(self, kind: str, path: str) -> bool:
         return any(fault.fails(kind, path) for fault in self._io_faults)
