@@ -13,11 +13,9 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
 from odradek.core.metadata.ids import id_text
 from odradek.core.raft.voters import Voter, VoterSet
-from odradek.log.disk import Disk
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
 from odradek.node.node import Node, serve
-from tests.log.disk import SimDisk
 from tests.log.medium import Manner
 from tests.sim.disk import SimDisks
 from tests.sim.loop import SimLoop, World
@@ -76,10 +74,10 @@ class SimNode:
         network.power_on(self.host)
         machine = SimMachine(network, loop, self.host, self.clock, self.disks.new_disk)
         logger.info("node %d starts", self.number)
-        loop.run_soon(self._live(loop, machine, self.disks.new_disk))
+        loop.run_soon(self._live(loop, machine))
 
-    async def _live(self, loop: SimLoop, machine: SimMachine, new_disk: Callable[[], Disk]) -> None:
-        node = Node(self.config, new_disk, RESERVE_BYTES, machine)
+    async def _live(self, loop: SimLoop, machine: SimMachine) -> None:
+        node = Node(self.config, machine.new_disk, RESERVE_BYTES, machine)
         self.is_starting = True
         reason = "stopped"
 
@@ -202,7 +200,7 @@ class SimCluster:
 
     def _format(self) -> None:
         chance = self.world.chance("format")
-        machine = SimMachine(self.network, SimLoop(self.world, "format"), "", WallClock(), lambda: SimDisk(ROOT))
+        machine = SimMachine(self.network, SimLoop(self.world, "format"), "", WallClock(), self.members[1].disks.new_disk)
         machine.random = chance
         configs = [member.config for member in self.members.values()]
         voters = VoterSet(
@@ -223,6 +221,7 @@ class SimCluster:
                 new_disk=member.disks.new_disk,
                 unique_id=machine.unique_id,
             )
+            member.disks.kill()  # the process that has formatted it
 
     def start(self) -> None:
         for member in self.members.values():
@@ -233,6 +232,8 @@ class SimCluster:
         self.network.heal()
         for member in self.members.values():
             member.disks.heal()
+            for volume in member.disks.folders:
+                member.disks.make_room(volume)
             member.resume()
             if not member.is_up:
                 member.start_soon(0)
