@@ -151,6 +151,8 @@ class Moved(Event):
 
 
 class CommitBegun(Event):
+    """Of a member (by whatever name), or of somebody who administers the group."""
+
     id: int
     group: str
     offsets: list[Position]
@@ -160,11 +162,12 @@ class CommitBegun(Event):
 
 
 class CommitEnded(Event):
-    """What is in neither list is unknown."""
+    """What is in neither list is unknown. One that was tried again may still come a second time, after others."""
 
     id: int
     acknowledged: list[Position] = []
     refused: list[Position] = []
+    attempts: int = 1
     error: str = ""
 
 
@@ -230,7 +233,8 @@ class RemovalAllowed(Event):
 class LossAllowed(Event):
     """Something was done after which even what was acknowledged may be gone: power lost everywhere at once, an unclean election.
 
-    Logs may end earlier from here on, and offsets be given anew."""
+    Logs may end earlier from here on, and offsets be given anew. What was answered before and is on its way must not arrive after
+    it: where it can, a second one follows."""
 
     why: str
     topics: list[str] = []  # none: all, and committed offsets too

@@ -1,0 +1,15 @@
+"""All rules on one history."""
+
+from tests.checker import compaction, cycles, groups, reads, topics, transactions, writes
+from tests.checker.evidence import Evidence
+from tests.checker.history import History
+from tests.checker.report import Report
+
+
+def check(history: History) -> Report:
+    report = Report()
+    report.looked_at("events", len(history.events))
+    known = Evidence(history.events)
+    for family in (writes, reads, transactions, cycles, groups, topics, compaction):
+        report.add(family.check(known))
+    return report

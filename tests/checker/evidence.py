@@ -1,0 +1,266 @@
+"""What a history says, put in order: sends with their ends, transactions with theirs, and which record is at which offset.
+
+One pass over the events; the rules look things up here.
+
+Invariants
+ 1. A record is at an offset if an acknowledgement with acks=all, a reader, or the final reading says so. What a leader alone
+    acknowledged (acks=1) may have been cut off, and says nothing.
+ 2. What was seen before a loss that is allowed is not held against what is seen after it: each time between has its own log.
+ 3. A point in time is the index of an event.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tests.checker import history
+from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead, Isolation, Outcome, Polled, Record, SendBegun
+
+NEVER: Final = 1 << 62  # the time of what has not happened
+
+Partition = tuple[str, int]
+Log = tuple[str, int, int]  # topic, partition, and how many losses were allowed before
+
+
+class Send(msgspec.Struct):
+    event: SendBegun
+    begun: int
+    ended: int = NEVER
+    outcome: Outcome = "unknown"
+    offset: int = UNKNOWN_OFFSET
+    attempts: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.event.value!r} (producer {self.event.producer}, acks {self.event.acks})"
+
+
+class Transaction(msgspec.Struct):
+    """`ended` when its client knew how."""
+
+    id: int
+    begun: int
+    ending: int = NEVER
+    ended: int = NEVER
+    state: str = "aborted"  # until somebody asks for a commit
+    sends: list[Send] = []
+
+
+class Place(msgspec.Struct):
+    """The record at an offset, and who first said so."""
+
+    key: str | None
+    value: str | None
+    at: int
+    is_read: bool
+    acknowledged: Send | None = None
+
+
+class Conflict(msgspec.Struct):
+    partition: Partition
+    offset: int
+    first: Place
+    value: str | None
+    at: int
+
+
+def name_of(topic: str) -> str:
+    """Without its incarnation."""
+    return topic.partition("@")[0]
+
+
+class Evidence:
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.events = events
+        self.sends: dict[int, Send] = {}
+        self.sent: dict[tuple[str, int, str | None, str | None], Send] = {}
+        self.acknowledged_at: dict[tuple[str, int, int], Send] = {}
+        self.sent_again: list[Send] = []
+        self.transactions: dict[int, Transaction] = {}
+        self.logs: dict[Log, dict[int, Place]] = {}
+        self.conflicts: list[Conflict] = []
+        self.finals: dict[Partition, dict[Isolation, FinalRead]] = {}
+        self.polls: list[tuple[int, int, Polled]] = []  # begun, ended
+        self.compacted: set[str] = set()
+        self.retained: set[str] = set()  # topics with retention
+        self.deletable: dict[Partition, int] = {}  # below it DeleteRecords was asked for
+        self.deletions: dict[int, history.DeletionBegun] = {}
+        self.deleted: dict[Partition, tuple[int, int]] = {}  # the highest that was acknowledged, and when
+        self.deleted_topics: set[str] = set()
+        self._losses = [at for at, event in enumerate(events) if isinstance(event, history.LossAllowed)]
+        self._poll_begun: dict[str, int] = {}
+        self._last_of_key: dict[Partition, dict[str | None, int]] = {}
+        self._offsets: dict[tuple[str, int, Isolation], frozenset[int]] = {}
+        for at, event in enumerate(events):
+            self._take(at, event)
+        self._resolve_transactions()
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """All of which anything is known, in the order in which they came up."""
+        return list(dict.fromkeys([*((topic, index) for topic, index, _ in self.logs), *self.finals]))
+
+    # -- looking things up
+
+    def losses(self, topic: str, at: int = NEVER) -> int:
+        """How many losses of the topic were allowed before."""
+        if not self._losses:
+            return 0
+        before = self._losses[: bisect_right(self._losses, at)]
+        affected = (self.events[loss] for loss in before)
+        return sum(not loss.topics or topic in loss.topics for loss in affected if isinstance(loss, history.LossAllowed))
+
+    def places(self, topic: str, partition: int, at: int = NEVER) -> dict[int, Place]:
+        return self.logs.get((topic, partition, self.losses(topic, at)), {})
+
+    def send_of(self, topic: str, partition: int, offset: int, key: str | None, value: str | None) -> Send | None:
+        """Tombstones have no value to know them by."""
+        at = self.acknowledged_at.get((topic, partition, offset))
+        if value is None and at is not None:
+            return at
+        return self.sent.get((topic, partition, key, value))
+
+    def sender(self, record: Record) -> Send | None:
+        return self.send_of(record.topic, record.partition, record.offset, record.key, record.value)
+
+    def state_of(self, send: Send) -> str:
+        """Whether a record is visible in read_committed: committed, aborted, or unknown."""
+        transaction = send.event.transaction
+        return "committed" if transaction is None else self.transactions[transaction].state
+
+    def is_visible(self, partition: Partition, offset: int, place: Place, isolation: Isolation) -> bool:
+        """Whether every reader that passes what is at the offset has to get it."""
+        if isolation == "read_committed":
+            send = place.acknowledged or self.send_of(*partition, offset, place.key, place.value)
+            if send is not None and self.state_of(send) != "committed":
+                return False
+        return not self.is_compactable(partition, offset, place)
+
+    def offsets_of(self, final: FinalRead) -> frozenset[int]:
+        key = final.topic, final.partition, final.isolation
+        if key not in self._offsets:
+            self._offsets[key] = frozenset(record.offset for record in final.records)
+        return self._offsets[key]
+
+    def is_before_loss(self, topic: str, at: int) -> bool:
+        """Whether it may be gone, because something happened after which it may."""
+        return self.losses(topic, at) != self.losses(topic)
+
+    def is_topic_deleted(self, topic: str) -> bool:
+        """Whether anybody asked for it, whatever the answer was."""
+        return name_of(topic) in self.deleted_topics
+
+    def is_compactable(self, partition: Partition, offset: int, place: Place) -> bool:
+        if partition[0] not in self.compacted:
+            return False
+        return place.value is None or offset < self.last_of_key(partition).get(place.key, offset)
+
+    def last_of_key(self, partition: Partition) -> dict[str | None, int]:
+        if partition not in self._last_of_key:
+            places = self.places(*partition)
+            self._last_of_key[partition] = {places[offset].key: offset for offset in sorted(places)}
+        return self._last_of_key[partition]
+
+    # -- taking events in
+
+    def _take(self, at: int, event: AnyEvent) -> None:
+        match event:
+            case SendBegun():
+                self._send_begun(at, event)
+            case history.SendEnded():
+                self._send_ended(at, event)
+            case history.PollBegun():
+                self._poll_begun[event.client] = at
+            case Polled():
+                self._polled(at, event)
+            case FinalRead():
+                self._final(at, event)
+            case history.TransactionBegun() | history.TransactionEnding() | history.TransactionEnded():
+                self._transaction(at, event)
+            case history.RemovalAllowed():
+                (self.compacted if event.policy == "compact" else self.retained).add(event.topic)
+            case history.DeletionBegun():
+                self._deletion_begun(event)
+            case history.DeletionEnded():
+                self._deletion_ended(at, event)
+            case history.TopicBegun(change="delete"):
+                self.deleted_topics.add(name_of(event.topic))
+            case _:
+                pass  # of readers and groups, which are looked at in order
+
+    def _send_begun(self, at: int, event: SendBegun) -> None:
+        send = self.sends[event.id] = Send(event, at)
+        known = self.sent.setdefault((event.topic, event.partition, event.key, event.value), send)
+        if known is not send and event.value is not None:
+            self.sent_again.append(send)
+        if event.transaction is not None:
+            self.transactions[event.transaction].sends.append(send)
+
+    def _send_ended(self, at: int, event: history.SendEnded) -> None:
+        send = self.sends[event.id]
+        send.ended, send.outcome, send.offset, send.attempts = at, event.outcome, event.offset, event.attempts
+        sent = send.event
+        if event.outcome != "acknowledged" or event.offset == UNKNOWN_OFFSET or sent.acks != -1:
+            return
+        self.acknowledged_at[sent.topic, sent.partition, event.offset] = send
+        record = Record(sent.topic, sent.partition, event.offset, sent.key, sent.value)
+        place = self._observe(record, send.begun, at, is_read=False)
+        place.acknowledged = place.acknowledged or send
+
+    def _observe(self, record: Record, begun: int, at: int, is_read: bool) -> Place:
+        topic, partition, offset, key, value = msgspec.structs.astuple(record)
+        log = self.logs.setdefault((topic, partition, self.losses(topic, begun)), {})
+        place = log.get(offset)
+        if place is None:
+            place = log[offset] = Place(key, value, at, is_read)
+        elif place.value != value or place.key != key:
+            self.conflicts.append(Conflict((topic, partition), offset, place, value, at))
+        place.is_read |= is_read
+        return place
+
+    def _polled(self, at: int, event: Polled) -> None:
+        begun = self._poll_begun.pop(event.client, at)
+        self.polls.append((begun, at, event))
+        for each in event.records:
+            self._observe(each, begun, at, is_read=True)
+
+    def _final(self, at: int, event: FinalRead) -> None:
+        self.finals.setdefault((event.topic, event.partition), {})[event.isolation] = event
+        for each in event.records:
+            self._observe(each, at, at, is_read=True)
+
+    def _deletion_begun(self, event: history.DeletionBegun) -> None:
+        self.deletions[event.id] = event
+        where = event.topic, event.partition
+        self.deletable[where] = max(event.offset, self.deletable.get(where, 0))
+
+    def _deletion_ended(self, at: int, event: history.DeletionEnded) -> None:
+        begun = self.deletions[event.id]
+        where = begun.topic, begun.partition
+        if event.outcome == "acknowledged":
+            self.deleted[where] = max((begun.offset, at), self.deleted.get(where, (0, 0)))
+
+    def _transaction(
+        self, at: int, event: history.TransactionBegun | history.TransactionEnding | history.TransactionEnded
+    ) -> None:
+        if isinstance(event, history.TransactionBegun):
+            self.transactions[event.id] = Transaction(event.id, at)
+            return
+        transaction = self.transactions[event.id]
+        if isinstance(event, history.TransactionEnding):
+            transaction.ending = at
+            transaction.state = "unknown" if event.is_commit else "aborted"
+        elif event.outcome != "unknown":
+            transaction.ended, transaction.state = at, event.outcome
+
+    def _resolve_transactions(self) -> None:
+        """One of which somebody saw a record in read_committed was committed, whatever its client heard."""
+        readings = [event.records for _, _, event in self.polls if event.isolation == "read_committed"]
+        readings += [read["read_committed"].records for read in self.finals.values() if "read_committed" in read]
+        for record in (record for records in readings for record in records):
+            send = self.sender(record)
+            if send is not None and send.event.transaction is not None:
+                transaction = self.transactions[send.event.transaction]
+                if transaction.state == "unknown":
+                    transaction.state = "committed"
