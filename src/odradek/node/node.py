@@ -526,11 +526,20 @@ def why_not_started(error: BaseException) -> str:
 
 async def serve(node: Node, on_ready: Callable[[], None] = lambda: None) -> None:
     """From its start to its end. StartFailed when it cannot start, or could not go on."""
-    await node.start()
-    on_ready()
+    starting = node.loop.create_task(node.start())
+    both: list[asyncio.Future[Any]] = [starting, node.stopped]
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    is_started = starting.done()
+    if is_started:
+        starting.result()
+        on_ready()
+    else:  # it waits for others, and is wanted no more, or cannot go on
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
     failure = await node.stopped
     try:
-        if failure is None:
+        if failure is None and is_started:
             await node.close()
     except DiskFailed as error:
         failure = error

@@ -1,0 +1,357 @@
+"""What happens to a simulated cluster: faults of links, processes, machines, disks and clocks, each with a rate of its own.
+
+A fault begins, lasts a while, and is ended; several go on at a time. Which, when, where and for how long is chance, of the seed.
+
+What a cluster promises holds as long as not all copies of a record are lost at once: so a fault that may take away what was
+written and not synced (`is_lossy`) comes only when every partition has all its replicas in sync, and the next one only when it
+has again. All others come whenever they like. A cluster of one node has no other copy, and no such fault.
+
+Invariants
+ 1. Every fault that was begun is ended, at the latest by `heal`.
+ 2. `counts` says how often each was begun: a fault that never comes proves nothing.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from tests.log.disk import SYNCS
+from tests.log.medium import Manner
+from tests.sim.cluster import SimCluster, SimNode
+from tests.sim.loop import SimLoop
+
+LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
+SYNC_SECONDS_MAX: Final = 0.002  # on a disk that is well
+SLOW_SHARE: Final = 0.05  # of operations that have to wait for a slow disk, beside syncs
+DAY_MS: Final = 24 * 3_600_000
+MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
+
+Ending: TypeAlias = Callable[[], None]
+
+logger = logging.getLogger("sim.faults")
+
+
+class Kind(NamedTuple):
+    """`begin` gives what ends it, or nothing where it could not begin."""
+
+    begin: Callable[["Faults"], Ending | None]
+    seconds_min: float
+    seconds_max: float
+    is_lossy: bool = False
+
+
+class Faults:
+    def __init__(self, cluster: SimCluster, rates: Mapping[str, float]) -> None:
+        """`rates` are faults per minute, by their names."""
+        self.cluster = cluster
+        self.rates = dict(rates)
+        self.chance = cluster.world.chance("faults")
+        self.counts: Counter[str] = Counter()
+        self.endings: dict[int, Ending] = {}
+        self.is_over = False
+        self.lossy: SimNode | None = None  # the node that may have lost something
+        self.slow: dict[SimNode, float] = {}  # nodes with slow disks, and how many seconds an operation takes at most
+        self._count = 0
+        cluster.disk_cost = self._disk_cost
+
+    def start(self) -> None:
+        for name, rate in self.rates.items():
+            if rate:
+                self._later(name)
+        self.cluster.world.after(LOOK_SECONDS, self._look)
+
+    def _later(self, name: str) -> None:
+        self.cluster.world.after(self.chance.expovariate(self.rates[name] / 60), lambda: self._come(name))
+
+    def _come(self, name: str) -> None:
+        if self.is_over:
+            return
+        self.begin(name)
+        self._later(name)
+
+    def begin(self, name: str) -> bool:
+        """One fault of this kind, now; whether it could begin."""
+        kind = KINDS[name]
+        if kind.is_lossy and not self.may_lose():
+            return False
+        ending = kind.begin(self)
+        if ending is None:
+            return False
+        self.counts[name] += 1
+        self._count += 1
+        number = self._count
+        seconds = self.chance.uniform(kind.seconds_min, kind.seconds_max)
+        logger.info("%s, for %.1f s", name, seconds)
+        self.endings[number] = ending
+        self.cluster.world.after(seconds, lambda: self._end(number))
+        return True
+
+    def _end(self, number: int) -> None:
+        ending = self.endings.pop(number, None)
+        if ending is not None:
+            ending()
+
+    def heal(self) -> None:
+        """No more faults; those that go on are ended."""
+        self.is_over = True
+        self.slow.clear()
+        for member in self.cluster.members.values():
+            if member.loop is not None:
+                member.loop.busy_until_s = self.cluster.world.now_s
+        for number in list(self.endings):
+            self._end(number)
+        self.cluster.heal()
+
+    # -- who
+
+    def pick(self) -> SimNode:
+        """Any node; more often the one that leads the quorum, of whose faults there is more to fear."""
+        members = list(self.cluster.members.values())
+        leading = [each for each in members if each.node is not None and each.node.controller.is_active]
+        return self.chance.choice([*members, *leading])
+
+    def pick_up(self) -> SimNode | None:
+        """One that is up and not paused."""
+        found = self.pick()
+        return found if found.loop is not None and not found.loop.is_paused else None
+
+    # -- what may be lost
+
+    def may_lose(self) -> bool:
+        return len(self.cluster.members) > 1 and self.lossy is None and self._all_in_sync()
+
+    def _all_in_sync(self) -> bool:
+        nodes = self.cluster.nodes
+        if len(nodes) < len(self.cluster.members) or any(
+            each.loop is None or each.loop.is_paused for each in self.cluster.members.values()
+        ):
+            return False
+        image = next((node.image for node in nodes.values() if node.controller.is_active), None)
+        return image is not None and all(
+            len(partition.isr) == len(partition.replicas)
+            for topic in image.topics.values()
+            for partition in topic.partitions.values()
+        )
+
+    def _look(self) -> None:
+        if self.lossy is not None and self._all_in_sync():
+            self.lossy = None
+        self.cluster.world.after(LOOK_SECONDS, self._look)
+
+    # -- disks
+
+    def _disk_cost(self, member: SimNode, loop: SimLoop, kind: str, path: str, size: int) -> None:
+        del path, size
+        is_sync, slow_s = kind in SYNCS, self.slow.get(member)
+        if slow_s is None:
+            loop.stall(self.chance.random() * SYNC_SECONDS_MAX if is_sync else 0.0)
+        elif is_sync or self.chance.random() < SLOW_SHARE:  # most of it is in memory
+            loop.stall(self.chance.random() * slow_s)
+
+
+# -- links
+
+
+def slow_links(faults: Faults) -> Ending:
+    network, names = faults.cluster.network, list(faults.cluster.network.hosts)
+    delay_s = faults.chance.choice((0.02, 0.2, 2.0))
+    links = [(source, target) for source in names for target in names if source != target and faults.chance.random() < 0.3]
+    for link in links:
+        network.delays_s[link] = delay_s
+
+    def end() -> None:
+        for link in links:
+            network.delays_s.pop(link, None)
+
+    return end
+
+
+def break_connections(faults: Faults) -> Ending | None:
+    network = faults.cluster.network
+    found = network.connections()
+    share = faults.chance.choice((0.1, 0.5, 1.0))
+    for end in found:
+        if faults.chance.random() < share:
+            network.break_connection(end)
+    return (lambda: None) if found else None
+
+
+def cut_one_way(faults: Faults) -> Ending | None:
+    network = faults.cluster.network
+    source = faults.pick().host
+    others = [name for name in network.hosts if name != source]
+    if not others:
+        return None
+    target = faults.chance.choice(others)
+    if faults.chance.random() < 0.5:
+        source, target = target, source
+    network.cut(source, target)
+    return lambda: network.heal(source, target)
+
+
+def isolate(faults: Faults) -> Ending:
+    """One node from the others, or from everybody."""
+    here = faults.pick().host
+    nodes = {member.host for member in faults.cluster.members.values()}
+    is_from_all = faults.chance.random() < 0.5
+    return part(
+        faults, [here], [name for name in faults.cluster.network.hosts if name != here and (is_from_all or name in nodes)]
+    )
+
+
+def split(faults: Faults) -> Ending | None:
+    """The machines in two halves, clients too."""
+    names = list(faults.cluster.network.hosts)
+    if len(names) == 1:
+        return None
+    faults.chance.shuffle(names)
+    at = faults.chance.randint(1, len(names) - 1)
+    return part(faults, names[:at], names[at:])
+
+
+def part(faults: Faults, some: list[str], others: list[str]) -> Ending:
+    network = faults.cluster.network
+    links = [link for one in some for other in others for link in ((one, other), (other, one))]
+    for link in links:
+        network.cut(*link)
+
+    def end() -> None:
+        for link in links:
+            network.heal(*link)
+
+    return end
+
+
+# -- processes and machines
+
+
+def kill(faults: Faults) -> Ending | None:
+    member = faults.pick()
+    if not member.is_up:
+        return None
+    member.kill()
+    return lambda: start(member)
+
+
+def kill_all(faults: Faults) -> Ending:
+    members = list(faults.cluster.members.values())
+    for member in members:
+        member.kill()
+
+    def end() -> None:
+        for member in members:
+            start(member)
+
+    return end
+
+
+def start(member: SimNode) -> None:
+    if not member.is_up:
+        member.start_soon(0)
+
+
+def pause(faults: Faults) -> Ending | None:
+    member = faults.pick_up()
+    if member is None:
+        return None
+    member.pause()
+    return member.resume
+
+
+def stop(faults: Faults) -> Ending | None:
+    member = faults.pick_up()
+    if member is None or member.node is None:
+        return None
+    member.stop()
+    return lambda: start(member)
+
+
+def lose_power(faults: Faults) -> Ending | None:
+    member = faults.lossy = faults.pick()
+    member.lose_power(faults.chance.choice(MANNERS))
+    return lambda: start(member)
+
+
+def lose_power_nothing_lost(faults: Faults) -> Ending | None:
+    """As above, but all reaches the disk: then it may come at any time, and to several."""
+    member = faults.pick()
+    member.lose_power("kept")
+    return lambda: start(member)
+
+
+# -- disks
+
+
+def fill_disk(faults: Faults) -> Ending | None:
+    """Once at a time: a disk that somebody else fills up to what was reserved for the metadata ends a node."""
+    disks = faults.pick().disks
+    folder = faults.chance.choice(disks.folders)
+    if disks.medium.volumes[folder].room is not None:
+        return None
+    disks.fill(folder, faults.chance.choice((0, 1000, 20_000)))
+    return lambda: disks.make_room(folder)
+
+
+def fail_sync(faults: Faults) -> Ending | None:
+    """The node ends, or goes on without the folder; what it had not synced is lost when it is started again."""
+    member = faults.pick_up()
+    if member is None:
+        return None
+    faults.lossy = member
+    folder = faults.chance.choice(member.disks.folders)
+    member.disks.fail(("sync",), lambda path: path.startswith(folder + "/"), times=faults.chance.choice((1, 3)))
+
+    def end() -> None:
+        member.disks.heal()
+        if member.is_up:  # a folder of several is used again after the next start only
+            member.kill()
+        start(member)
+
+    return end
+
+
+def slow_disk(faults: Faults) -> Ending:
+    member = faults.pick()
+    faults.slow[member] = faults.chance.choice((0.01, 0.1, 1.0))
+
+    def end() -> None:
+        faults.slow.pop(member, None)
+
+    return end
+
+
+def cold_disk(faults: Faults) -> Ending:
+    """Nothing is in memory any more."""
+    faults.pick().disks.chill()
+    return lambda: None
+
+
+# -- clocks
+
+
+def jump(faults: Faults) -> Ending:
+    """The wall clock of a machine is set, and stays so."""
+    member = faults.pick()
+    member.clock.ahead_ms += int(faults.chance.choice((-DAY_MS, -60_000, 5_000, 60_000)) * faults.chance.random())
+    return lambda: None
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "slow links": Kind(slow_links, 1, 15),
+    "connections lost": Kind(break_connections, 0, 0),
+    "link cut one way": Kind(cut_one_way, 1, 20),
+    "node cut off": Kind(isolate, 1, 25),
+    "network split": Kind(split, 1, 20),
+    "kill": Kind(kill, 0.01, 15),
+    "kill of all": Kind(kill_all, 0.1, 5),
+    "pause": Kind(pause, 0.05, 15),
+    "clean stop": Kind(stop, 0.1, 10),
+    "power loss": Kind(lose_power, 0.5, 15, is_lossy=True),
+    "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15),
+    "disk full": Kind(fill_disk, 1, 20),
+    "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
+    "slow disk": Kind(slow_disk, 1, 20),
+    "cold disk": Kind(cold_disk, 0, 0),
+    "clock jump": Kind(jump, 0, 0),
+}

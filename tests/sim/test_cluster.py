@@ -1,0 +1,53 @@
+"""The simulated cluster itself: it is the production node that runs, one seed is one run, and a node ends when it should."""
+
+import pytest
+
+from tests.sim.cluster import SimCluster
+from tests.sim.loop import World
+
+START_SECONDS_MAX = 5.0
+
+
+def cluster_of(count: int, seed: str = "1") -> SimCluster:
+    return SimCluster(World(seed), count, {})
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_cluster_starts_and_stops(count: int) -> None:
+    cluster = cluster_of(count)
+    cluster.start()
+    cluster.world.run(START_SECONDS_MAX)
+    assert len(cluster.nodes) == count
+    assert sum(node.controller.is_active for node in cluster.nodes.values()) == 1
+    for member in cluster.members.values():
+        member.stop()
+    cluster.world.run(2 * START_SECONDS_MAX)
+    assert not any(member.is_up for member in cluster.members.values())
+    assert [loop.complaints for loop in cluster.loops if loop.complaints] == []
+
+
+def test_a_node_that_waits_for_others_ends_when_it_is_stopped() -> None:
+    cluster = cluster_of(3)
+    alone = cluster.members[1]
+    alone.start()
+    cluster.world.run(START_SECONDS_MAX)
+    assert alone.node is None
+    assert alone.loop is not None
+    alone.is_wanted = False
+    alone.loop.call_soon(alone.starting.stop)
+    cluster.world.run(2 * START_SECONDS_MAX)
+    assert not alone.is_up
+
+
+def test_a_node_whose_disk_fails_while_it_waits_for_others_ends() -> None:
+    cluster = cluster_of(3)
+    alone = cluster.members[1]
+    alone.start()
+    cluster.world.run(START_SECONDS_MAX)
+    assert alone.loop is not None
+    alone.is_wanted = False
+    alone.disks.fail(("sync", "append"))
+    cluster.members[2].start()  # with which there is something to write
+    cluster.world.run(2 * START_SECONDS_MAX)
+    assert not alone.is_up
+    assert alone.ends
