@@ -72,6 +72,9 @@ class Position(msgspec.Struct):
     replica: int = -1  # where to read instead of from the leader
 
 
+Refusal = tuple[Place, Position, FetchResponse.PartitionData, FetchResponse]
+
+
 class Fetcher:
     def __init__(self, program: Program, view: View, taste: Taste) -> None:
         self.program = program
@@ -105,17 +108,20 @@ class Fetcher:
                 if node is not None and self.positions.get(place) is position:
                     fetches.setdefault(node, {})[place] = position
         answers = await asyncio.gather(*(self._fetch(node, wanted) for node, wanted in fetches.items()))
-        records: list[history.Record] = []
-        moved: list[history.Position] = []
+        polled = history.Polled(0, program.name, isolation=self.taste.isolation)
+        refused: list[Refusal] = []
         for answer, wanted in zip(answers, fetches.values()):
             if answer is not None:
-                await self._take(answer, wanted, records, moved)
-        if not fetches or None in answers:
-            with suppress(Lost):
+                refused += self._take(answer, wanted, polled)
+        polled.at_ms = program.at_ms
+        program.tell(polled)  # before anything else is waited for, so that nobody knows a position that no poll has told
+        self.records_read += len(polled.records)
+        with suppress(Lost):
+            for each in refused:
+                await self._refused(*each)
+            if not fetches or None in answers:
                 await self.view.refresh(place.topic for place in self.positions)
-        self.records_read += len(records)
-        program.tell(history.Polled(program.at_ms, program.name, records, moved, self.taste.isolation))
-        return len(records)
+        return len(polled.records)
 
     # -- before a fetch
 
@@ -192,13 +198,9 @@ class Fetcher:
 
     # -- the answer
 
-    async def _take(
-        self,
-        answer: FetchResponse,
-        wanted: dict[Place, Position],
-        records: list[history.Record],
-        moved: list[history.Position],
-    ) -> None:
+    def _take(self, answer: FetchResponse, wanted: dict[Place, Position], polled: history.Polled) -> list[Refusal]:
+        """Moves positions past what was given; gives what was refused."""
+        refused: list[Refusal] = []
         for topic in answer.responses:
             name = topic.topic or self.view.topic_name(topic.topic_id)
             for told in topic.partitions:
@@ -207,33 +209,26 @@ class Fetcher:
                 if position is None or self.positions.get(place) is not position:
                     continue
                 if told.error_code:
-                    with suppress(Lost):
-                        await self._refused(place, position, told, answer)
+                    refused.append((place, position, told, answer))
                 elif told.diverging_epoch.epoch >= 0 or told.diverging_epoch.end_offset >= 0:
                     self.seek(place, min(told.diverging_epoch.end_offset, position.offset), "diverged")
                     self.positions[place].last_epoch = told.diverging_epoch.epoch
                 elif told.preferred_read_replica >= 0:
                     position.replica = told.preferred_read_replica
                 else:
-                    self._read(place, position, told, records, moved)
+                    self._read(place, position, told, polled)
+        return refused
 
-    def _read(
-        self,
-        place: Place,
-        position: Position,
-        told: FetchResponse.PartitionData,
-        records: list[history.Record],
-        moved: list[history.Position],
-    ) -> None:
+    def _read(self, place: Place, position: Position, told: FetchResponse.PartitionData, polled: history.Polled) -> None:
         aborted = told.aborted_transactions if self.taste.isolation == "read_committed" else None
         taken = take(told.records or b"", position.offset, position.last_epoch, aborted)
         self.corrupt += taken.is_corrupt
         for each in taken.records:
             key, value = history.text(each.key), history.text(each.value)
-            records.append(history.Record(place.topic, place.index, each.offset, key, value))
+            polled.records.append(history.Record(place.topic, place.index, each.offset, key, value))
         if taken.offset != position.offset:
             position.offset, position.last_epoch = taken.offset, taken.last_epoch
-            moved.append(history.Position(place.topic, place.index, taken.offset))
+            polled.positions.append(history.Position(place.topic, place.index, taken.offset))
 
     async def _refused(self, place: Place, position: Position, told: FetchResponse.PartitionData, answer: FetchResponse) -> None:
         code = ErrorCode(told.error_code)
