@@ -23,9 +23,13 @@ def _check_keys(known: Evidence, partition: Partition, final: FinalRead, report:
     there = known.offsets_of(final)
     left = {record.key: record for record in final.records}  # the last of each
     for key, offset in known.last_of_key(partition).items():
-        report.looked_at("keys of compacted partitions")
         place = places[offset]
-        if offset in there or is_deleted(known, partition, final, offset):
+        send = known.send_of(*partition, offset, place.key, place.value)
+        is_sure = send is not None and known.state_of(send) == "committed" and (*partition, key) not in known.loose_tombstones
+        if not is_sure or is_deleted(known, partition, final, offset):
+            continue
+        report.looked_at("keys of compacted partitions")
+        if offset in there:
             continue
         told = known.events[place.at]
         if place.value is not None:

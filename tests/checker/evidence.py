@@ -88,6 +88,7 @@ class Evidence:
         self.deletions: dict[int, history.DeletionBegun] = {}
         self.deleted: dict[Partition, tuple[int, int]] = {}  # the highest that was acknowledged, and when
         self.deleted_topics: set[str] = set()
+        self.loose_tombstones: set[tuple[str, int, str | None]] = set()  # of keys that may have been deleted at any offset
         self._losses = [at for at, event in enumerate(events) if isinstance(event, history.LossAllowed)]
         self._poll_begun: dict[str, int] = {}
         self._last_of_key: dict[Partition, dict[str | None, int]] = {}
@@ -95,6 +96,13 @@ class Evidence:
         for at, event in enumerate(events):
             self._take(at, event)
         self._resolve_transactions()
+        for send in self.sends.values():
+            sent, is_placed = (
+                send.event,
+                send.outcome == "acknowledged" and send.event.acks == -1 and send.offset != UNKNOWN_OFFSET,
+            )
+            if sent.value is None and send.outcome != "refused" and not is_placed:
+                self.loose_tombstones.add((sent.topic, sent.partition, sent.key))
 
     @property
     def partitions(self) -> list[Partition]:
@@ -115,11 +123,11 @@ class Evidence:
         return self.logs.get((topic, partition, self.losses(topic, at)), {})
 
     def send_of(self, topic: str, partition: int, offset: int, key: str | None, value: str | None) -> Send | None:
-        """Tombstones have no value to know them by."""
-        at = self.acknowledged_at.get((topic, partition, offset))
-        if value is None and at is not None:
-            return at
-        return self.sent.get((topic, partition, key, value))
+        """Tombstones have no value to know them by: only who was told of its offset is known to have sent one."""
+        if value is not None:
+            return self.sent.get((topic, partition, key, value))
+        send = self.acknowledged_at.get((topic, partition, offset))
+        return send if send is not None and send.event.key == key and send.event.value is None else None
 
     def sender(self, record: Record) -> Send | None:
         return self.send_of(record.topic, record.partition, record.offset, record.key, record.value)
@@ -133,7 +141,7 @@ class Evidence:
         """Whether every reader that passes what is at the offset has to get it."""
         if isolation == "read_committed":
             send = place.acknowledged or self.send_of(*partition, offset, place.key, place.value)
-            if send is not None and self.state_of(send) != "committed":
+            if send is None or self.state_of(send) != "committed":
                 return False
         return not self.is_compactable(partition, offset, place)
 
@@ -154,12 +162,22 @@ class Evidence:
     def is_compactable(self, partition: Partition, offset: int, place: Place) -> bool:
         if partition[0] not in self.compacted:
             return False
-        return place.value is None or offset < self.last_of_key(partition).get(place.key, offset)
+        is_deleted = place.value is None or (*partition, place.key) in self.loose_tombstones
+        return (
+            is_deleted or self.is_aborted(partition, offset, place) or offset < self.last_of_key(partition).get(place.key, offset)
+        )
+
+    def is_aborted(self, partition: Partition, offset: int, place: Place) -> bool:
+        send = place.acknowledged or self.send_of(*partition, offset, place.key, place.value)
+        return send is not None and self.state_of(send) == "aborted"
 
     def last_of_key(self, partition: Partition) -> dict[str | None, int]:
+        """What compaction has to keep. Aborted records go, and take nobody's place."""
         if partition not in self._last_of_key:
-            places = self.places(*partition)
-            self._last_of_key[partition] = {places[offset].key: offset for offset in sorted(places)}
+            places = sorted(self.places(*partition).items())
+            self._last_of_key[partition] = {
+                place.key: offset for offset, place in places if not self.is_aborted(partition, offset, place)
+            }
         return self._last_of_key[partition]
 
     # -- taking events in

@@ -1,6 +1,6 @@
 """Small histories as text, one line for what a client does. Everything is of partition `t-0`, unless `in=` says otherwise.
 
-    p send a > 0            begun, and acknowledged at offset 0; `> no` is refused, `> ?` is unknown; `sends a`, `told a > 0` apart
+    p send a > 0            begun, and acknowledged at offset 0; `> no` is refused, `> ?` unknown; `sends a`, `told a > 0` apart
                             options: acks=1, attempts=2, tx=1, by=producer, and the word `plain` for one without idempotence
     r assigned 0            by hand, or with group=g gen=1; `?` is an unknown offset; the word `kept`
     r polls a@0 b@1         with pos=2, tx=1, and the word `committed` for its isolation; `polling` before it begins it
@@ -18,6 +18,7 @@ A record is `value@offset`, or `key:value@offset`; the value `-` is a tombstone.
 from collections.abc import Callable
 
 from tests.checker import history
+from tests.checker.check import check
 from tests.checker.history import UNKNOWN_OFFSET, History, Isolation, Outcome, Position, Record
 
 OUTCOMES: dict[str, Outcome] = {"ok": "acknowledged", "no": "refused", "?": "unknown"}
@@ -222,3 +223,8 @@ def story(text: str) -> History:
     for number, line in enumerate(line for line in text.splitlines() if line.strip()):
         told.tell(Line(number, line))
     return told.history
+
+
+def broken(text: str) -> list[str]:
+    """The rules that the story breaks."""
+    return sorted(check(story(text)).by_rule)

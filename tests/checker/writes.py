@@ -56,10 +56,11 @@ def _check_places(known: Evidence, partition: Partition, places: dict[int, Place
         send = known.send_of(*partition, offset, place.key, place.value)
         told = known.events[place.at]
         where = f"{place.value!r} is at offset {offset} of {name(partition)}"
-        if send is None or send.begun > place.at:
+        first = known.sent.get((*partition, place.key, place.value))
+        if first is None or first.begun > place.at:
             report.found("never_sent", f"{where}, and was not sent there before it was seen", told)
             continue
-        if place.value is None:
+        if send is None or place.value is None:
             continue
         if send.outcome == "refused":
             report.found("refused_read", f"{where}, and had been refused", send.event, known.events[send.ended], told)
