@@ -235,5 +235,6 @@ class SimCluster:
             for volume in member.disks.folders:
                 member.disks.make_room(volume)
             member.resume()
+            member.is_wanted = True
             if not member.is_up:
                 member.start_soon(0)

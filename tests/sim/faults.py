@@ -284,8 +284,11 @@ def lose_power_nothing_lost(faults: Faults) -> Ending | None:
 
 
 def fill_disk(faults: Faults) -> Ending | None:
-    """Once at a time: a disk that somebody else fills up to what was reserved for the metadata ends a node."""
-    disks = faults.pick().disks
+    """That of a node that serves, and once at a time: one that finds no room for its metadata at all does not go on."""
+    member = faults.pick_up()
+    if member is None or member.node is None:
+        return None
+    disks = member.disks
     folder = faults.chance.choice(disks.folders)
     if disks.medium.volumes[folder].room is not None:
         return None

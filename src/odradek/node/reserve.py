@@ -31,7 +31,7 @@ class Reserve:
         self.folder = folder
         self.path = f"{folder}/{RESERVE}"
         self.size = size
-        self.is_there = any(name == RESERVE for name, _ in disk.names(folder))
+        self.is_there = (RESERVE, size) in disk.names(folder)  # one that was cut short in a crash keeps no room
         self.is_in_use = False
         self.on_change: Callable[[], None] = lambda: None  # told when `is_in_use` has changed
 
