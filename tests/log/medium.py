@@ -41,7 +41,7 @@ class Write(NamedTuple):
 class Node:
     """A file, whatever its name is. Durable are the first `_same` bytes of the content, and `_saved` behind them."""
 
-    __slots__ = ("_same", "_saved", "_separate", "content", "is_cold", "is_removed", "modified_ms", "unsynced")
+    __slots__ = ("_same", "_saved", "_separate", "content", "is_cold", "is_removed", "is_rotten", "modified_ms", "unsynced")
 
     def __init__(self, content: bytes = b"", modified_ms: int = 0) -> None:
         self.content = bytearray(content)
@@ -49,6 +49,7 @@ class Node:
         self.modified_ms = modified_ms
         self.is_cold = False  # not in memory: who is in haste does not get it
         self.is_removed = False
+        self.is_rotten = False  # a bit has flipped
         self._same = len(content)
         self._saved = b""
         self._separate: bytearray | None = None  # what is durable, where a sync has failed
@@ -85,6 +86,7 @@ class Node:
                 self._separate, self._same, self._saved = None, len(self.content), b""
 
     def flip(self, byte: int, bit: int) -> None:
+        self.is_rotten = True
         self.content[byte] ^= 1 << bit
         if self._separate is not None:
             if byte < len(self._separate):
@@ -295,7 +297,8 @@ class Medium:
                 if isinstance(node, Folder):
                     found.names[name] = copy(node)
                 else:
-                    found.names[name] = Node(content_of(node), node.modified_ms)
+                    found.names[name] = left = Node(content_of(node), node.modified_ms)
+                    left.is_rotten = node.is_rotten
             found.durable = dict(found.names)
             return found
 

@@ -1,0 +1,75 @@
+"""Structural checks of a simulated cluster: what its nodes hold, looked at from outside and with the knowledge of all of them.
+
+    structure = Structure(cluster)
+    structure.check()           # again and again, between two turns of the world; Violated says what does not hold
+    structure.check_whole()     # rarely: rereads all logs, replays coordinators, opens the files of every disk
+    why = unsettled(cluster)    # after healing: what is still missing for every replica to be in sync; "" when nothing is
+
+What is checked stands in `structural/`. Looking changes nothing in the nodes, takes no simulated time and meets no fault.
+"""
+
+import random
+from typing import TYPE_CHECKING
+
+from tests.sim.structural.files import check_files
+from tests.sim.structural.groups import check_groups
+from tests.sim.structural.partitions import PartitionChecks
+from tests.sim.structural.quorum import QuorumChecks
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import SimCluster
+
+
+class Structure:
+    def __init__(self, cluster: "SimCluster") -> None:
+        self.cluster = cluster
+        self.partitions = PartitionChecks()
+        self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
+        self.checks = 0
+        self.groups_compared = 0
+        self.logs_opened = 0
+
+    def check(self) -> None:
+        """What the live nodes hold."""
+        self.quorum.check(self.cluster)
+        self.partitions.check(self.cluster)
+        self.checks += 1
+
+    def check_whole(self) -> None:
+        """The same and all that takes longer."""
+        for committed in (self.quorum.committed, *self.partitions.committed.values()):
+            committed.look_again()
+        self.check()
+        self.groups_compared += check_groups(self.cluster)
+        self.logs_opened += check_files(self.cluster)
+        self.logs_opened += check_files(self.cluster, "mixed", random.Random(self.checks))
+
+
+def unsettled(cluster: "SimCluster") -> str:
+    """What is missing for the cluster to be at peace: every node serves, has the same metadata, and is in sync."""
+    nodes = cluster.nodes
+    missing = [number for number in cluster.members if number not in nodes]
+    if missing:
+        return f"nodes {missing} do not serve"
+    offsets = {number: node.quorum.committed_offset for number, node in nodes.items()}
+    if len(set(offsets.values())) > 1:
+        return f"metadata is committed up to {offsets}"
+    image = next(iter(nodes.values())).image
+    for topic in image.topics.values():
+        for index, state in topic.partitions.items():
+            name = f"{topic.name}-{index}"
+            if state.leader not in nodes or set(state.isr) != set(state.replicas):
+                return f"{name} has {state.isr} of {state.replicas} in sync, and {state.leader} leads it"
+            led = nodes[state.leader].partitions.by_name.get(topic.name, {}).get(index)
+            if led is None or led.leader_epoch != state.leader_epoch:
+                return f"node {state.leader} does not lead {name} yet"
+            if led.high_watermark != led.log_end:
+                return f"{name} ends at {led.log_end}, and is committed up to {led.high_watermark}"
+            for number in state.replicas:
+                if number == state.leader:
+                    continue
+                known = nodes[number].partitions.replication.followers.get((topic.id, index))
+                log = None if known is None else nodes[number].partitions.replication.logs[known[0]]
+                if log is None or (log.end_offset, log.high_watermark) != (led.log_end, led.high_watermark):
+                    return f"node {number} has not caught up with {name}"
+    return ""

@@ -1,0 +1,435 @@
+"""The structural checks hold for a cluster at peace, and each of them fails where something is broken."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from odradek.core.metadata.topics import RECOVERING
+from odradek.core.raft.batches import SnapshotId, encode_snapshot
+from odradek.core.raft.election import QUORUM_STATE, Election
+from odradek.log.log import Log
+from odradek.log.names import FileKind
+from odradek.node.groups import Shard
+from odradek.node.node import Node
+from odradek.node.partition import Partition
+from odradek.wire.messages import FeatureLevelRecord, PartitionChangeRecord
+from tests.log.medium import Medium
+from tests.sim.cluster import SimCluster
+from tests.sim.steady import Client, steady_cluster, tell
+from tests.sim.structural.files import check_files
+from tests.sim.structural.findings import Violated
+from tests.sim.structural.groups import check_groups
+from tests.sim.structure import Structure, unsettled
+
+
+class Broken:
+    """A cluster at peace, with short ways to what can be broken in it."""
+
+    def __init__(self) -> None:
+        self.cluster = steady_cluster()
+        self.structure = Structure(self.cluster)
+        self.structure.check_whole()
+
+    def led(self, topic: str = "t", index: int = 0) -> tuple[Node, Partition]:
+        for node in self.cluster.nodes.values():
+            if index in node.partitions.by_name.get(topic, {}):
+                return node, node.partitions.by_name[topic][index]
+        raise AssertionError(f"nobody leads {topic}-{index}")
+
+    def followed(self, topic: str = "t", index: int = 0) -> tuple[Node, Log]:
+        for node in self.cluster.nodes.values():
+            for follower, log in node.partitions.replication.logs.items():
+                if (follower.topic, follower.index) == (topic, index):
+                    return node, log
+        raise AssertionError(f"nobody follows {topic}-{index}")
+
+    def medium(self, node: Node) -> Medium:
+        return self.cluster.members[node.node_id].disks.medium
+
+    def overwrite(self, node: Node, log: Log, byte: int) -> None:
+        self.medium(node).node(log.segments[0].path(FileKind.LOG)).content[byte] ^= 1
+
+    def shard(self, group_id: str) -> Shard:
+        for node in self.cluster.nodes.values():
+            for shard in node.groups.shards.values():
+                if group_id in shard.coordinator.shard.groups:
+                    return shard
+        raise AssertionError(f"nobody coordinates {group_id}")
+
+    def leader(self) -> Node:
+        (found,) = [node for node in self.cluster.nodes.values() if node.controller.is_active]
+        return found
+
+    def others(self) -> list[Node]:
+        return [node for node in self.cluster.nodes.values() if not node.controller.is_active]
+
+
+@pytest.fixture
+def broken() -> Broken:
+    return Broken()
+
+
+def test_a_cluster_at_peace_violates_nothing(broken: Broken) -> None:
+    structure = broken.structure
+    assert unsettled(broken.cluster) == ""
+    assert structure.groups_compared == 3
+    assert structure.logs_opened == 2 * 3 * (2 + 2 + 2 + 1)  # t, compacted, __consumer_offsets and the metadata, on three nodes
+    compared = {each.name for each in structure.partitions.committed.values() if each.end_offset}
+    assert {"t-0", "t-1", "compacted-0", "compacted-1"} <= compared
+    assert structure.quorum.committed.end_offset > 10
+    assert len(structure.quorum.reference.digests) > 1
+
+
+def test_looking_changes_nothing_that_the_nodes_do() -> None:
+    def steps(is_looking: bool) -> tuple[int, float]:
+        cluster = steady_cluster()
+        structure = Structure(cluster)
+        for _ in range(20):
+            if is_looking:
+                structure.check_whole()
+            cluster.world.run(cluster.world.now_s + 0.1)
+        return cluster.world.steps, cluster.world.now_s
+
+    assert steps(True) == steps(False)
+
+
+def test_nothing_is_violated_after_a_restart(broken: Broken) -> None:
+    world = broken.cluster.world
+    broken.cluster.members[2].kill()
+    broken.cluster.members[3].lose_power("mixed")
+    for member in (2, 3):
+        broken.cluster.members[member].start_soon(0.5)
+    for _ in range(100):
+        world.run(world.now_s + 0.2)
+        broken.structure.check()
+    broken.structure.check_whole()
+    assert unsettled(broken.cluster) == ""
+
+
+# -- partitions
+
+
+def two_leaders(broken: Broken) -> None:
+    node, partition = broken.led()
+    epoch = ((partition.topic_id, 0), partition.leader_epoch)
+    broken.structure.partitions.leaders[epoch] = node.node_id + 1
+
+
+def watermark_goes_back(broken: Broken) -> None:
+    _, partition = broken.led()
+    partition.leader.high_watermark -= 1
+    partition.log.high_watermark -= 1
+
+
+def two_watermarks(broken: Broken) -> None:
+    broken.led()[1].log.high_watermark -= 1
+
+
+def committed_past_the_end(broken: Broken) -> None:
+    _, partition = broken.led()
+    partition.log.high_watermark = partition.log.end_offset + 1
+
+
+def segments_out_of_order(broken: Broken) -> None:
+    broken.led()[1].log.bases[0] += 1
+
+
+def epochs_out_of_order(broken: Broken) -> None:
+    log = broken.led()[1].log
+    log.epochs.entries.append(log.epochs.entries[0]._replace(epoch=-1))
+
+
+def isr_that_is_not_waited_for(broken: Broken) -> None:
+    broken.led()[1].leader.maximal_isr = ()
+
+
+def leader_without_a_name(broken: Broken) -> None:
+    node, partition = broken.led()
+    node.partitions.by_name["t"] = {}
+    node.partitions.by_id[partition.topic_id] = {0: partition}
+
+
+def other_bytes(broken: Broken) -> None:
+    node, log = broken.followed()
+    broken.overwrite(node, log, 70)
+    broken.structure.partitions.committed.clear()
+
+
+def other_bytes_after_a_restart(broken: Broken) -> None:
+    node, log = broken.followed()
+    broken.overwrite(node, log, 70)
+    log.cuts += 1  # so that it is looked at again
+
+
+def other_record_in_a_compacted_log(broken: Broken) -> None:
+    node, log = broken.followed("compacted")
+    broken.overwrite(node, log, log.segments[0].size - 3)
+    log.cuts += 1
+
+
+def hole(broken: Broken) -> None:
+    node, log = broken.followed()
+    file = broken.medium(node).node(log.segments[0].path(FileKind.LOG))
+    second = next(position for position, _ in log.segments[0].batches() if position)
+    file.content[second + 7] += 1  # its base offset
+    log.cuts += 1
+
+
+def in_sync_without_the_records(broken: Broken) -> None:
+    _, log = broken.followed()
+    log.end_offset = log.high_watermark = log.recovery_point = 1
+
+
+PARTITIONS: dict[str, Callable[[Broken], None]] = {
+    "lead t-0 in leader epoch": two_leaders,
+    "high watermark of t-0 goes back": watermark_goes_back,
+    "the leader has the high watermark": two_watermarks,
+    "starts at": committed_past_the_end,
+    "has segments at": segments_out_of_order,
+    "has the leader epochs": epochs_out_of_order,
+    "waits for": isr_that_is_not_waited_for,
+    "by its name None": leader_without_a_name,
+    "has other records at 0 on": other_bytes,
+    "than node . had when they were committed": other_bytes_after_a_restart,
+    "has another record at": other_record_in_a_compacted_log,
+    "goes on at": hole,
+    "in sync, and ends at 1": in_sync_without_the_records,
+}
+
+
+@pytest.mark.parametrize("what", PARTITIONS)
+def test_a_broken_partition_is_found(broken: Broken, what: str) -> None:
+    PARTITIONS[what](broken)
+    with pytest.raises(Violated, match=what):
+        broken.structure.check()
+
+
+def test_what_an_unclean_election_lost_is_not_missed(broken: Broken) -> None:
+    node, log = broken.followed()
+    _, partition = broken.led()
+    broken.structure.quorum._changed(
+        PartitionChangeRecord(topic_id=partition.topic_id, partition_id=0, leader_recovery_state=RECOVERING)
+    )
+    broken.overwrite(node, log, 70)
+    log.cuts += 1
+    broken.structure.check()
+
+
+def test_rot_is_not_taken_for_a_bug(broken: Broken) -> None:
+    node, log = broken.followed()
+    broken.medium(node).node(log.segments[0].path(FileKind.LOG)).flip(70, 1)
+    broken.structure.check_whole()
+
+
+# -- the quorum
+
+
+def led_twice(broken: Broken) -> None:
+    leader = broken.leader()
+    broken.structure.quorum.leaders[leader.quorum.epoch] = (leader.node_id, 7)
+
+
+def controller_without_a_quorum(broken: Broken) -> None:
+    broken.others()[0].controller.controller = broken.leader().controller.controller
+
+
+def epoch_goes_back(broken: Broken) -> None:
+    leader = broken.leader()
+    broken.structure.quorum.epochs[leader.quorum.config.directory_id] = leader.quorum.epoch + 1
+
+
+def two_votes(broken: Broken) -> None:
+    voted = next(iter(broken.structure.quorum.votes))
+    broken.structure.quorum.votes[voted] += 1
+    for node in broken.cluster.nodes.values():
+        path = f"{node.quorum.metadata_log.folder}/{QUORUM_STATE}"
+        saved = Election.of(bytes(broken.medium(node).node(path).content))
+        state = msgspec.structs.replace(saved, epoch=voted[1], voted_id=2)
+        if node.quorum.config.directory_id == voted[0]:
+            broken.structure.quorum.votes[voted] = 1
+            broken.medium(node).node(path).content[:] = state.to_json(1, [])
+
+
+def metadata_taken_back(broken: Broken) -> None:
+    broken.others()[0].quorum.log.high_watermark -= 1
+
+
+def other_metadata(broken: Broken) -> None:
+    node = broken.others()[0]
+    broken.overwrite(node, node.quorum.log, 70)
+    node.quorum.log.cuts += 1
+
+
+def leader_without_what_is_committed(broken: Broken) -> None:
+    broken.structure.quorum.committed.end_offset += 100
+
+
+def other_image(broken: Broken) -> None:
+    broken.others()[0].image.features["kraft.version"] = 9
+
+
+def image_that_is_not_served(broken: Broken) -> None:
+    node = broken.others()[0]
+    node.image = node.image.copy()
+
+
+def other_snapshot(broken: Broken) -> None:
+    node = broken.others()[0]
+    image = node.image
+    snapshot = SnapshotId(image.offset + 1, image.epoch)
+    records = [(FeatureLevelRecord(name="metadata.version", feature_level=25), 0)]
+    batches = encode_snapshot(records, epoch=image.epoch, now_ms=0, timestamp_ms=0)
+    disk = broken.cluster.members[node.node_id].disks.new_disk()
+    disk.open(f"{node.quorum.metadata_log.folder}/{snapshot.name}", create=True).append(list(batches))
+    node.quorum.metadata_log.snapshots.append(snapshot)
+
+
+def snapshot_without_its_end(broken: Broken) -> None:
+    other_snapshot(broken)
+    node = broken.others()[0]
+    name = node.quorum.metadata_log.snapshots[-1].name
+    del broken.medium(node).node(f"{node.quorum.metadata_log.folder}/{name}").content[-10:]
+
+
+QUORUM: dict[str, Callable[[Broken], None]] = {
+    "lead epoch": led_twice,
+    "has a controller, and does not lead": controller_without_a_quorum,
+    "the epoch of node . goes back": epoch_goes_back,
+    "votes for 1 and for 2": two_votes,
+    "takes back metadata": metadata_taken_back,
+    "the metadata log has other records": other_metadata,
+    "leads the quorum, ends at": leader_without_what_is_committed,
+    "is not what the log says up to": other_image,
+    "serves another image": image_that_is_not_served,
+    "the snapshot .* is not what the log says": other_snapshot,
+    "the snapshot .* cannot be read": snapshot_without_its_end,
+}
+
+
+@pytest.mark.parametrize("what", QUORUM)
+def test_a_broken_quorum_is_found(broken: Broken, what: str) -> None:
+    QUORUM[what](broken)
+    with pytest.raises(Violated, match=what):
+        broken.structure.check()
+
+
+# -- groups
+
+
+def lost_group(broken: Broken) -> None:
+    del broken.shard("simple").coordinator.shard.groups["simple"]
+
+
+def other_offset(broken: Broken) -> None:
+    offsets = broken.shard("simple").coordinator.shard.offsets.by_group["simple"]["t"]
+    offsets[0] = msgspec.structs.replace(offsets[0], offset=8)
+
+
+def other_generation(broken: Broken) -> None:
+    group = broken.shard("classic").coordinator.shard.classic("classic")
+    assert group is not None
+    group.generation_id += 1
+
+
+def leaderless(broken: Broken) -> None:
+    group = broken.shard("classic").coordinator.shard.classic("classic")
+    assert group is not None
+    group.waiting_joins += 1
+
+
+def other_epoch(broken: Broken) -> None:
+    group = broken.shard("consumer").coordinator.shard.consumer("consumer")
+    assert group is not None
+    group.epoch += 1
+
+
+def open_transaction(broken: Broken) -> None:
+    broken.shard("simple").coordinator.shard.offsets.transactions[5] = {}
+
+
+GROUPS: dict[str, Callable[[Broken], None]] = {
+    "has the groups": lost_group,
+    "has other offsets than its log": other_offset,
+    "classic is not what its log says": other_generation,
+    "waits for 1 joins": leaderless,
+    "consumer is not what its log says": other_epoch,
+    "in open transactions": open_transaction,
+}
+
+
+@pytest.mark.parametrize("what", GROUPS)
+def test_a_coordinator_that_is_not_its_replay_is_found(broken: Broken, what: str) -> None:
+    assert check_groups(broken.cluster) == 3
+    GROUPS[what](broken)
+    with pytest.raises(Violated, match=what):
+        check_groups(broken.cluster)
+
+
+# -- files
+
+
+def test_a_broken_batch_that_nobody_has_read_is_found(broken: Broken) -> None:
+    node, log = broken.followed()
+    log.roll(0)
+    log.flush(0)
+    node.partitions.folders[0].checkpoint()
+    check_files(broken.cluster)
+    broken.overwrite(node, log, 70)
+    with pytest.raises(Violated, match="has a broken batch at 0"):
+        check_files(broken.cluster)
+
+
+def test_a_log_that_opens_with_damage_is_found(broken: Broken) -> None:
+    node, log = broken.followed()
+    log.flush(0)
+    node.partitions.folders[0].checkpoint()
+    broken.overwrite(node, log, 70)
+    with pytest.raises(Violated, match="opens with damage at 0"):
+        check_files(broken.cluster)
+
+
+def test_a_log_that_is_shorter_on_disk_is_found(broken: Broken) -> None:
+    node, log = broken.followed()
+    del broken.medium(node).node(log.segments[-1].path(FileKind.LOG)).content[-1:]
+    with pytest.raises(Violated, match=r"ends at .*, and at .* in the running node"):
+        check_files(broken.cluster)
+
+
+def test_a_log_that_lost_what_was_synced_is_found(broken: Broken) -> None:
+    _, log = broken.followed()
+    log.recovery_point = log.end_offset
+    with pytest.raises(Violated, match="was synced up to"):
+        check_files(broken.cluster, "strict", random.Random(0))
+
+
+# -- peace
+
+
+def behind(cluster: SimCluster) -> str:
+    cluster.members[2].kill()
+    return unsettled(cluster)
+
+
+def test_who_is_missing_or_behind_is_told(broken: Broken) -> None:
+    cluster = broken.cluster
+    node, log = broken.followed()
+    before, log.high_watermark = log.high_watermark, log.high_watermark - 1
+    assert unsettled(cluster) == f"node {node.node_id} has not caught up with t-0"
+    log.high_watermark = before
+    node.quorum.log.high_watermark -= 1
+    assert unsettled(cluster).startswith("metadata is committed up to")
+    node.quorum.log.high_watermark += 1
+    assert behind(cluster) == "nodes [2] do not serve"
+    cluster.world.run(cluster.world.now_s + 20)
+    cluster.members[2].start()
+    cluster.world.run(cluster.world.now_s + 0.01)
+    assert unsettled(cluster)
+
+    async def produce(client: Client) -> None:
+        await client.produce("t", 0, (b"k", b"v"))
+
+    tell(cluster, produce)
+    cluster.world.run(cluster.world.now_s + 10)
+    assert unsettled(cluster) == ""
