@@ -4,7 +4,8 @@ Invariants
  1. Eager: everything is given up before it joins. Cooperative: it keeps what it has, gives up what it shall not have any more
     after SyncGroup, and then joins again.
  2. Who is told that its generation or its id is none any more has lost everything.
- 3. It commits only while it is in a generation; not between JoinGroup and SyncGroup.
+ 3. Who leads joins again when topics have got more partitions.
+ 4. It commits only while it is in a generation; not between JoinGroup and SyncGroup.
 """
 
 from typing import Final
@@ -48,6 +49,7 @@ class ClassicMember(Member):
         self.is_cooperative = terms.protocol == COOPERATIVE
         self.must_join = True
         self._is_joining = False
+        self._shared_out: dict[str, int] = {}  # partitions by topic, as this member has shared them out; none: it does not lead
         oldest = SUBSCRIPTION_WITH_OWNED if self.is_cooperative else 0
         self.subscription_version = program.chance.randint(oldest, SUBSCRIPTION_NEWEST)
 
@@ -63,6 +65,7 @@ class ClassicMember(Member):
                 else:
                     await self.pause(self.terms.heartbeat_seconds)
                     await self._heartbeat()
+                    self._look_for_partitions()
             except Lost:
                 await self.pause()
 
@@ -75,6 +78,7 @@ class ClassicMember(Member):
     def _fall_out(self, code: ErrorCode) -> None:
         """It is no member any more, or not of this generation."""
         self.is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
+        self._shared_out = {}
         self.lose()
         self.generation = -1
         self.must_join = True
@@ -141,6 +145,7 @@ class ClassicMember(Member):
             raise Lost("a member id came")
         self._judge(code)
         self.member_id, self.generation = joined.member_id, joined.generation_id
+        self._shared_out = {}
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
         shares = await self._share_out(joined) if is_leader and joined.members else {}
         kind = SyncGroupRequest
@@ -207,8 +212,17 @@ class ClassicMember(Member):
             owned = tuple(Place(part.topic, index) for part in wanted.owned_partitions for index in part.partitions)
             candidates.append(Candidate(each.member_id, owned, wanted.generation_id))
         await self.view.refresh(self.terms.topics)
-        partitions = {topic: len(self.view.topics[topic].partitions) for topic in self.terms.topics if topic in self.view.topics}
+        self._shared_out = partitions = self._partitions()
         return cooperatively(candidates, partitions) if self.is_cooperative else by_range(candidates, partitions)
+
+    def _partitions(self) -> dict[str, int]:
+        known = self.view.topics
+        return {topic: len(known[topic].partitions) for topic in self.terms.topics if topic in known}
+
+    def _look_for_partitions(self) -> None:
+        """Who leads shares out anew when there are more of them."""
+        if self._shared_out and self._shared_out != self._partitions():
+            self.must_join = True
 
     def _encode(self, share: list[Place]) -> bytes:
         kind = ConsumerProtocolAssignment

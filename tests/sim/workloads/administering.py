@@ -1,0 +1,156 @@
+"""Programs that administer: one makes the topics and then changes what it can, one takes voters away and brings them back."""
+
+from contextlib import suppress
+from typing import Final
+
+from tests.sim.clients.administrator import Administrator
+from tests.sim.clients.connection import Lost
+from tests.sim.clients.offsets import EARLIEST, LATEST, list_offset
+from tests.sim.clients.program import Place, Program
+from tests.sim.clients.voters import Voters
+from tests.sim.workloads.plan import TopicPlan, topic_plan
+from tests.sim.workloads.stage import Stage
+
+SET_UP_ATTEMPTS_MAX: Final = 100
+ATTEMPTS_MAX: Final = 3
+PARTITIONS_MAX: Final = 5
+PASSING_MAX: Final = 2  # topics at a time
+VOTER_SECONDS: Final = 15.0
+SETTLED_SECONDS_MAX: Final = 60.0
+SETTINGS: Final = {
+    "min.insync.replicas": ("1", "2"),
+    "flush.messages": ("1", "10", "1000000"),
+    "flush.ms": ("500", "1000000"),
+    "internal.segment.bytes": ("2000", "20000", "1000000"),
+    "segment.ms": ("2000", "10000"),
+    "max.message.bytes": ("100000", "1000000"),
+    "compression.type": ("producer", "producer", "zstd", "uncompressed"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+}
+
+
+async def administer(program: Program, stage: Stage) -> None:
+    administrator = Administrator(program)
+    for topic in stage.plan.topics:
+        outcome = await administrator.create(topic.name, topic.partitions, topic.replicas, topic.configs, SET_UP_ATTEMPTS_MAX)
+        assert outcome == "acknowledged", f"{topic.name} cannot be made: the run cannot begin"
+        stage.topics[topic.name] = topic
+    stage.is_set_up = True
+    crew = Crew(program, stage, administrator)
+    while stage.profile.has_administrator and not stage.is_finishing:
+        await stage.pause(program.chance.expovariate(1 / stage.profile.operation_seconds))
+        with suppress(Lost):
+            await crew.do_something()
+    with suppress(Lost):
+        await crew.settle()
+    stage.is_settled = True
+    for what, number in administrator.answered.items():
+        stage.count(what, number)
+    administrator.close()
+
+
+class Crew:
+    """What an administrator does, at random."""
+
+    def __init__(self, program: Program, stage: Stage, administrator: Administrator) -> None:
+        self.program = program
+        self.stage = stage
+        self.administrator = administrator
+        self.made = 0
+        self.moving: dict[Place, bool] = {}
+
+    async def do_something(self) -> None:
+        chance = self.program.chance
+        tasks = [self.make_topic, self.delete_topic, self.grow, self.configure, self.configure, self.delete_records]
+        tasks += [self.move, self.move, self.take_back, self.elect, self.elect]
+        await self.administrator.view.refresh(self.stage.topics)
+        await chance.choice(tasks)()
+
+    def any_topic(self) -> TopicPlan:
+        return self.program.chance.choice(list(self.stage.topics.values()))
+
+    def any_place(self) -> Place:
+        topic = self.any_topic()
+        return Place(topic.name, self.program.chance.randrange(topic.partitions))
+
+    async def make_topic(self) -> None:
+        if sum(topic.kind == "passing" for topic in self.stage.topics.values()) >= PASSING_MAX:
+            return
+        self.made += 1
+        nodes = len(self.program.bootstrap)
+        topic = topic_plan(self.program.chance, f"passing-{self.made}", "passing", nodes)
+        if await self.administrator.create(topic.name, topic.partitions, topic.replicas, topic.configs) == "acknowledged":
+            self.stage.topics[topic.name] = topic
+
+    async def delete_topic(self) -> None:
+        passing = [topic.name for topic in self.stage.topics.values() if topic.kind == "passing"]
+        if passing:
+            name = self.program.chance.choice(passing)
+            del self.stage.topics[name]
+            await self.administrator.delete(name, ATTEMPTS_MAX)
+
+    async def grow(self) -> None:
+        topic = self.any_topic()
+        if topic.partitions < PARTITIONS_MAX and not await self.administrator.add_partitions(topic.name, topic.partitions + 1):
+            topic.partitions += 1
+
+    async def configure(self) -> None:
+        topic, chance = self.any_topic(), self.program.chance
+        if topic.kind == "short" and chance.random() < 0.3:
+            await self.administrator.configure(topic.name, {"retention.ms": chance.choice(("3000", "8000", "30000"))})
+            return
+        name = chance.choice(list(SETTINGS))
+        value = chance.choice(SETTINGS[name])
+        if name == "min.insync.replicas" and topic.replicas == 1:
+            value = "1"
+        await self.administrator.configure(topic.name, {name: value})
+
+    async def delete_records(self) -> None:
+        view = self.administrator.view
+        topics = [topic for topic in self.stage.topics.values() if topic.kind in ("short", "passing")]
+        topic = self.program.chance.choice(topics)
+        place = Place(topic.name, self.program.chance.randrange(topic.partitions))
+        earliest = await list_offset(view, place, EARLIEST)
+        latest = await list_offset(view, place, LATEST)
+        if latest > earliest:
+            await self.administrator.delete_records(place, self.program.chance.randint(earliest + 1, latest))
+
+    async def move(self) -> None:
+        """To other nodes where there are more, else in another order: another one is preferred then."""
+        place, chance = self.any_place(), self.program.chance
+        nodes = sorted(self.administrator.view.brokers)
+        count = min(len(nodes), self.stage.topics[place.topic].replicas)
+        self.moving[place] = True
+        await self.administrator.reassign(place, chance.sample(nodes, count))
+
+    async def take_back(self) -> None:
+        if self.moving:
+            place = self.program.chance.choice(sorted(self.moving))
+            del self.moving[place]
+            if place.topic in self.stage.topics:
+                await self.administrator.reassign(place, None)
+
+    async def elect(self) -> None:
+        is_unclean = self.stage.profile.allows_unclean and self.program.chance.random() < 0.5
+        await self.administrator.elect(self.any_place(), is_unclean=is_unclean)
+
+    async def settle(self) -> None:
+        """What could keep writers waiting for ever is taken back."""
+        for topic in list(self.stage.topics.values()):
+            await self.administrator.configure(topic.name, {"min.insync.replicas": "1"})
+
+
+async def change_voters(program: Program, stage: Stage) -> None:
+    await stage.set_up()
+    voters = Voters(program)
+    while not stage.is_finishing:
+        await stage.pause(program.chance.expovariate(1 / VOTER_SECONDS))
+        await voters.change()
+    end_s = program.loop.time() + SETTLED_SECONDS_MAX
+    while not await voters.bring_back():
+        if program.loop.time() > end_s:
+            stage.stuck.append(f"voter {voters.away} cannot be brought back")
+            break
+        await stage.until(lambda: stage.is_over, 1.0)
+    stage.count("voter changes", voters.changes)
+    voters.close()

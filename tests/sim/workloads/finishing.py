@@ -1,0 +1,139 @@
+"""The end of a run: everything that was begun ends, groups have read and committed all there is, and all of it is read once more.
+
+Invariants
+ 1. Each step has its time; what does not happen in it is said in `stuck`, and the next step is taken.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from tests.checker import history
+from tests.sim.clients.batches import take
+from tests.sim.clients.commits import Identity, committed
+from tests.sim.clients.connection import Lost
+from tests.sim.clients.offsets import EARLIEST, LATEST, list_offset
+from tests.sim.clients.program import Place, Program
+from tests.sim.clients.view import View
+from tests.sim.workloads.stage import Stage
+
+STEP_SECONDS_MAX: Final = 90.0
+AGAIN_SECONDS: Final = 0.5
+FETCH_BYTES: Final = 1 << 22
+FETCH_SECONDS_MAX: Final = 5.0
+INTERNAL: Final = "__"
+
+
+async def finish(program: Program, stage: Stage) -> None:
+    await stage.until(lambda: stage.is_finishing)
+    if not await stage.until(lambda: not any(stage.writing.values()), STEP_SECONDS_MAX):
+        stage.stuck.append(f"writers do not flush: {[name for name, is_left in stage.writing.items() if is_left]}")
+    if not await stage.until(lambda: stage.is_settled, STEP_SECONDS_MAX):
+        stage.stuck.append("the administrator is not answered")
+    end = End(program, stage)
+    topics = await end.step("no node tells which topics there are", end.list_topics)
+    places = [Place(name, index) for name, count in (topics or {}).items() for index in range(count)]
+    for group in stage.plan.groups:
+        wanted = [place for place in places if place.topic in group.topics]
+        await end.step(f"{group.name} does not read on", partial(end.has_caught_up, group.name, wanted))
+    for place in places:
+        await end.step(f"{place.topic}-{place.index} cannot be read", partial(end.read, place))
+    await end.step("the nodes do not tell the same topics", partial(end.tell_topics, topics or {}))
+    end.view.close()
+    stage.is_over = True
+
+
+class End:
+    def __init__(self, program: Program, stage: Stage) -> None:
+        self.program = program
+        self.stage = stage
+        self.view = View(program)
+        self.last = ""  # why it is not so yet
+
+    async def step(self, trouble: str, attempt: Callable[[], Awaitable[dict[str, int] | bool]]) -> dict[str, int] | None:
+        """Attempts, until one succeeds or the time is over."""
+        end_s = self.program.loop.time() + STEP_SECONDS_MAX
+        while True:
+            try:
+                if found := await attempt():
+                    return found if isinstance(found, dict) else None
+            except Lost as error:
+                self.last = str(error)
+                with suppress(Lost):
+                    await self.view.refresh()
+            if self.program.loop.time() > end_s:
+                self.stage.stuck.append(f"{trouble}: {self.last}")
+                return None
+            await self.stage.until(lambda: False, AGAIN_SECONDS)
+
+    async def list_topics(self) -> dict[str, int]:
+        await self.view.refresh()
+        return await self._topics_of(self.program.chance.choice(sorted(self.view.brokers)))
+
+    async def _topics_of(self, node: int) -> dict[str, int]:
+        """Partitions of each topic that a node knows."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = await self.view.ask(node, "metadata", request, MetadataResponse)
+        return {each.name: len(each.partitions) for each in answer.topics if each.name and not each.name.startswith(INTERNAL)}
+
+    async def has_caught_up(self, group: str, places: list[Place]) -> bool:
+        ends = {place: await list_offset(self.view, place, LATEST) for place in places}
+        await self.view.refresh(place.topic for place in places)
+        found = await committed(self.program, self.view, Identity(group), places)
+        behind = [
+            f"{place.topic}-{place.index} {found[place].offset} of {end}"
+            for place, end in ends.items()
+            if found[place].offset < end
+        ]
+        self.last = ", ".join(behind)
+        return not behind
+
+    async def read(self, place: Place) -> bool:
+        """All of a partition. Whether it was all: retention may have taken something meanwhile."""
+        log_start = offset = await list_offset(self.view, place, EARLIEST)
+        log_end = await list_offset(self.view, place, LATEST)
+        records: list[history.Record] = []
+        while offset < log_end:
+            told = await self._fetch(place, offset)
+            taken = take(told.records or b"", offset, -1)
+            if taken.offset == offset:
+                raise Lost(f"nothing is read at {offset}, and it ends at {log_end}; corrupt: {taken.is_corrupt}")
+            offset = taken.offset
+            for each in taken.records:
+                key, value = history.text(each.key), history.text(each.value)
+                records.append(history.Record(place.topic, place.index, each.offset, key, value))
+        if await list_offset(self.view, place, EARLIEST) != log_start:
+            return False
+        program = self.program
+        program.tell(history.FinalRead(program.at_ms, program.name, place.topic, place.index, log_start, log_end, records))
+        self.stage.count("records in the end", len(records))
+        return True
+
+    async def _fetch(self, place: Place, offset: int) -> FetchResponse.PartitionData:
+        led = await self.view.led(place)
+        kind = FetchRequest
+        partition = kind.FetchPartition(
+            partition=place.index, current_leader_epoch=led.epoch, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+        )
+        topic = kind.FetchTopic(topic_id=self.view.topic_id(place.topic), partitions=[partition])
+        request = kind(max_wait_ms=500, min_bytes=1, max_bytes=FETCH_BYTES, topics=[topic])
+        answer = await self.view.ask(led.leader, "fetch", request, FetchResponse, FETCH_SECONDS_MAX)
+        if answer.error_code or not answer.responses or answer.responses[0].partitions[0].error_code:
+            codes = [part.error_code for each in answer.responses for part in each.partitions]
+            raise Lost(f"Fetch: {[ErrorCode(code).name for code in (answer.error_code, *codes)]}")
+        return answer.responses[0].partitions[0]
+
+    async def tell_topics(self, wanted: dict[str, int]) -> bool:
+        """Whether every node knows the same topics."""
+        await self.view.refresh()
+        nodes = sorted(self.view.brokers)
+        found = {node: sorted(await self._topics_of(node)) for node in nodes}
+        if len(nodes) < len(self.program.bootstrap) or any(topics != sorted(wanted) for topics in found.values()):
+            self.last = f"{found}"
+            return False
+        for node, topics in found.items():
+            self.program.tell(history.TopicsSeen(self.program.at_ms, self.program.name, str(node), topics, is_final=True))
+        return True

@@ -1,0 +1,78 @@
+"""Programs of groups: members to whom things happen, and witnesses who look at what is committed without being of the group."""
+
+from contextlib import suppress
+from typing import Final
+
+from tests.sim.clients.classic import ClassicMember
+from tests.sim.clients.commits import Identity, committed
+from tests.sim.clients.connection import Lost
+from tests.sim.clients.fetcher import Taste
+from tests.sim.clients.member import Member, Terms
+from tests.sim.clients.modern import ModernMember
+from tests.sim.clients.program import Place, Program
+from tests.sim.clients.view import View
+from tests.sim.workloads.plan import GroupPlan
+from tests.sim.workloads.stage import Stage
+
+SESSION_TIMEOUT_MS: Final = 5000
+REBALANCE_TIMEOUT_MS: Final = 6000
+RACKS: Final = 3
+AWAY_SECONDS_MAX: Final = 8.0
+WITNESS_SECONDS: Final = 1.5
+
+
+async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
+    """Members one after another, until the run is over."""
+    name, lives, chance = program.name, 1, program.chance
+    await stage.set_up()
+    while not stage.is_over:
+        member = make_member(program, group, name)
+        member.start()
+        stage.count(f"members, {group.protocol}")
+        accident_s = chance.expovariate(1 / stage.profile.accident_seconds)
+        await stage.until(lambda: stage.is_finishing or member.is_fenced, accident_s)  # noqa: B023 - waited for here
+        accident = chance.choice(("crash", "leave", "stall"))
+        if stage.is_finishing and not member.is_fenced:
+            await stage.until(lambda: stage.is_over or member.is_fenced)  # noqa: B023 - waited for here
+            accident = "leave"
+        elif accident == "stall" and not member.is_fenced:
+            stage.count("members stalled")
+            member.stall(chance.uniform(0.5, 2.5) * SESSION_TIMEOUT_MS / 1000)
+            await stage.pause(chance.expovariate(1 / stage.profile.accident_seconds))
+        await (member.crash() if accident == "crash" else member.leave())
+        stage.count(f"members, {accident}")
+        stage.count(f"records by {group.protocol}", member.fetcher.records_read)
+        stage.count(f"rebalances, {group.protocol}", member.rebalances)
+        stage.count(f"commits, {group.protocol}", member.commits)
+        await stage.pause(chance.uniform(0, AWAY_SECONDS_MAX))
+        lives += 1
+        program = program.renamed(f"{name}.{lives}")
+
+
+def make_member(program: Program, group: GroupPlan, instance: str) -> Member:
+    chance = program.chance
+    terms = Terms(
+        group.name,
+        group.topics,
+        group.protocol,
+        instance if group.is_static else None,
+        SESSION_TIMEOUT_MS,
+        REBALANCE_TIMEOUT_MS,
+        heartbeat_seconds=chance.uniform(0.3, 1.0),
+        commit_seconds=chance.uniform(0.3, 2.0),
+    )
+    kind = ModernMember if group.protocol == "consumer" else ClassicMember
+    return kind(program, Taste.chosen(chance, f"rack-{chance.randrange(RACKS)}"), terms)
+
+
+async def witness(program: Program, stage: Stage, group: GroupPlan) -> None:
+    view = View(program)
+    await stage.set_up()
+    while not stage.is_over:
+        places = [Place(topic, index) for topic in group.topics for index in range(stage.topics[topic].partitions)]
+        with suppress(Lost):
+            await view.refresh(group.topics)
+            await committed(program, view, Identity(group.name), places)
+            stage.count("committed offsets seen")
+        await stage.until(lambda: stage.is_over, WITNESS_SECONDS)
+    view.close()

@@ -1,0 +1,71 @@
+"""What a seed makes of a profile: the topics of a run and who does what with them."""
+
+import random
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from tests.sim.workloads.profile import Profile
+
+REPLICAS_MAX: Final = 3
+SEGMENT_BYTES: Final = ("2000", "20000")
+KEYS: Final = 6  # of a compacted topic
+
+Kind = Literal["kept", "compacted", "short", "passing"]
+
+
+class TopicPlan(msgspec.Struct):
+    """`passing` topics are made by the administrator, and deleted."""
+
+    name: str
+    kind: Kind
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
+
+
+class GroupPlan(msgspec.Struct, frozen=True):
+    name: str
+    protocol: str
+    topics: tuple[str, ...]
+    is_static: bool
+
+
+class Plan(msgspec.Struct):
+    topics: list[TopicPlan]
+    groups: list[GroupPlan]
+
+
+def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int) -> TopicPlan:
+    configs: dict[str, str] = {}
+    if chance.random() < 0.7:
+        configs["internal.segment.bytes"] = chance.choice(SEGMENT_BYTES)
+    if chance.random() < 0.2:
+        configs["flush.messages"] = str(chance.choice((1, 5)))
+    if kind == "compacted":
+        configs |= {
+            "cleanup.policy": "compact",
+            "segment.ms": "3000",
+            "min.cleanable.dirty.ratio": "0.1",
+            "max.compaction.lag.ms": "4000",
+            "delete.retention.ms": str(chance.choice((1000, 10_000))),
+        }
+    if kind == "short":
+        configs |= {"cleanup.policy": "delete", "retention.ms": str(chance.choice((5000, 15_000))), "segment.ms": "2000"}
+    replicas = min(nodes, REPLICAS_MAX) if chance.random() < 0.8 else min(nodes, 2)
+    if replicas == 2:
+        configs["min.insync.replicas"] = "1"
+    return TopicPlan(name, kind, chance.choice((1, 1, 2, 3)), replicas, configs)
+
+
+def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
+    chance = random.Random(f"{seed}/plan")
+    kinds: Mapping[str, Kind] = {"kept-1": "kept", "kept-2": "kept", "compacted": "compacted", "short": "short"}
+    topics = [topic_plan(chance, name, kind, nodes) for name, kind in kinds.items()]
+    groups = []
+    for number in range(profile.groups):
+        protocol = profile.protocols[(number + chance.randrange(len(profile.protocols))) % len(profile.protocols)]
+        chosen = chance.sample([topic.name for topic in topics], chance.randint(1, len(topics)))
+        groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < 0.3))
+    return Plan(topics, groups)

@@ -1,0 +1,61 @@
+"""Profiles: what a run is made of, beside its faults: how many of which clients, and nodes that are set to be quick about things.
+
+A profile that is small in every time-out lets much happen in little time. None of it is below what a node allows.
+"""
+
+from typing import Final
+
+import msgspec
+
+NODE_SETTINGS: Final = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.wait.max.ms": "250",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "800",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.backoff.ms": "700",
+    "log.segment.delete.delay.ms": "1000",
+    "leader.imbalance.check.interval.seconds": "10",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "5000",
+    "auto.create.topics.enable": "false",
+}
+
+
+class Profile(msgspec.Struct, frozen=True):
+    name: str
+    writers: int = 3
+    readers: int = 1
+    protocols: tuple[str, ...] = ("range", "cooperative-sticky", "consumer")  # of groups, of which `groups` are chosen
+    groups: int = 2
+    members: int = 2  # of a group
+    has_administrator: bool = True
+    changes_voters: bool = True
+    allows_unclean: bool = False  # loss is allowed then, and told
+    sends_per_second: float = 5.0  # of a writer
+    operation_seconds: float = 3.0  # between two of the administrator
+    accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
+    node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
+
+
+PROFILES: Final = {
+    each.name: each
+    for each in (
+        Profile("mixed"),
+        Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
+        Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
+        Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
+        Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
+        Profile("unclean", groups=1, allows_unclean=True),
+    )
+}
