@@ -293,6 +293,14 @@ def snapshot_without_its_end(broken: Broken) -> None:
     del broken.medium(node).node(f"{node.quorum.metadata_log.folder}/{name}").content[-10:]
 
 
+def metadata_that_was_not_synced(broken: Broken) -> None:
+    broken.structure.quorum._synced_offset = -1
+    for node in broken.cluster.nodes.values():
+        if node is not broken.leader():
+            file = broken.medium(node).node(node.quorum.log.segments[-1].path(FileKind.LOG))
+            file._same -= 1
+
+
 QUORUM: dict[str, Callable[[Broken], None]] = {
     "lead epoch": led_twice,
     "has a controller, and does not lead": controller_without_a_quorum,
@@ -303,6 +311,7 @@ QUORUM: dict[str, Callable[[Broken], None]] = {
     "leads the quorum, ends at": leader_without_what_is_committed,
     "is not what the log says up to": other_image,
     "serves another image": image_that_is_not_served,
+    "metadata is committed up to .* and synced up to": metadata_that_was_not_synced,
     "the snapshot .* is not what the log says": other_snapshot,
     "the snapshot .* cannot be read": snapshot_without_its_end,
 }

@@ -6,6 +6,7 @@ Invariants that are checked
  3. What is committed of the metadata log stands, byte for byte, on every node; nobody takes back what he knows to be committed.
  4. The image of every node is what a replay of the committed log gives at its offset; so is every snapshot.
  5. A controller is where the quorum is led, and nowhere else.
+ 6. What is committed is synced on the disks of a majority of the voters, whether they are up or not.
 """
 
 import hashlib
@@ -18,12 +19,15 @@ from odradek.core.metadata.topics import RECOVERING
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.core.raft.batches import CorruptSnapshot, SnapshotId, decode_snapshot, read_batch
 from odradek.core.raft.election import NOBODY, QUORUM_STATE, Election
+from odradek.log.folder import METADATA_LOG
 from odradek.log.log import Log
 from odradek.node.node import Node
 from odradek.node.quorum import Quorum
+from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.log_records import encode_metadata_record
 from odradek.wire.messages import PartitionChangeRecord
 from tests.log.medium import Medium
+from tests.log.medium import Node as File
 from tests.sim.structural.findings import hold
 from tests.sim.structural.logs import Batch, Committed, check_log
 
@@ -35,6 +39,23 @@ def digest(image: MetadataImage) -> bytes:
     """Of all that an image says; in which order it came to say it does not matter."""
     encoded = sorted(encode_metadata_record(record, version) for record, version in snapshot_records(image))
     return hashlib.blake2b(b"".join(encoded), digest_size=16).digest()
+
+
+def synced_end(medium: Medium, folder: str) -> int:
+    """Where a log would end after a loss of power that leaves nothing but what was synced."""
+    names = medium.folder(folder).durable
+    last = max((name for name in names if name.endswith(".log")), default=None)
+    if last is None:
+        return 0
+    file = names[last]
+    assert isinstance(file, File)
+    content, position, end = file.durable, 0, int(last.removesuffix(".log"))
+    while position + HEADER_SIZE <= len(content):
+        header = read_header(content, position)
+        position += header.size
+        if position <= len(content):
+            end = header.next_offset
+    return end
 
 
 class Reference:
@@ -78,6 +99,7 @@ class QuorumChecks:
         self.snapshots: dict[SnapshotId, bytes] = {}
         self.committed = Committed("the metadata log")
         self.reference = Reference(self._changed)
+        self._synced_offset = -1
         self._looked_at: dict[tuple[int, SnapshotId], None] = {}
 
     def _changed(self, record: PartitionChangeRecord) -> None:
@@ -97,6 +119,7 @@ class QuorumChecks:
             self._check_image(node, quorum)
         for _, node, quorum, medium in quorums:
             self._check_snapshots(node, quorum, medium)
+        self._check_synced(cluster, [quorum for _, _, quorum, _ in quorums])
 
     def _check_election(self, node: Node, life: int, quorum: Quorum, medium: Medium) -> None:
         who, epoch, folder = f"node {node.node_id}", quorum.epoch, quorum.config.directory_id
@@ -129,6 +152,20 @@ class QuorumChecks:
         if is_leading:
             known = self.committed.end_offset
             hold(log.end_offset >= known, f"{who} leads the quorum, ends at {log.end_offset}, and {known} is committed")
+
+    def _check_synced(self, cluster: "SimCluster", quorums: list[Quorum]) -> None:
+        known = self.committed.end_offset
+        sets = {tuple((voter.id, voter.directory_id) for voter in quorum.voters.voters) for quorum in quorums}
+        if known == self._synced_offset or len(sets) != 1:  # while the voters change it is not clear whom to count
+            return
+        (voters,) = sets
+        ends = {}
+        for number, _ in voters:
+            member = cluster.members[number]
+            ends[number] = synced_end(member.disks.medium, f"{member.config.metadata_log_dir}/{METADATA_LOG}")
+        having = [number for number, end in ends.items() if end >= known]
+        hold(len(having) > len(voters) // 2, f"metadata is committed up to {known}, and synced up to {ends}")
+        self._synced_offset = known
 
     def _check_image(self, node: Node, quorum: Quorum) -> None:
         image = quorum.image
