@@ -3,7 +3,8 @@
 Invariants
  1. A commit may be read while it is under way, and for ever if nobody knows how it ended.
  2. An acknowledged one may be read until another was begun after its end, and acknowledged.
- 3. That nothing is committed is a value as any other, which was there before the first commit.
+ 3. What was seen had been written: what had ended before its beginning is overwritten, too.
+ 4. That nothing is committed is a value as any other, which was there before the first commit.
 """
 
 from typing import Final
@@ -18,17 +19,21 @@ BEFORE_ALL: Final = -1
 class Written(msgspec.Struct):
     """All commits of one value."""
 
+    begun: int  # the first
     under_way: set[int] = set()
     ended: int | None = None  # the last that was acknowledged
 
 
 class Register:
     def __init__(self) -> None:
-        self.values: dict[int, Written] = {UNKNOWN_OFFSET: Written(ended=BEFORE_ALL)}
-        self.newest = BEFORE_ALL  # the beginning of the last acknowledged commit: what had ended before is overwritten
+        self.values: dict[int, Written] = {UNKNOWN_OFFSET: Written(BEFORE_ALL, ended=BEFORE_ALL)}
+        self.newest = BEFORE_ALL  # the beginning of the last commit that is known of: what had ended before is overwritten
 
-    def begin(self, commit: int, offset: int) -> None:
-        self.values.setdefault(offset, Written()).under_way.add(commit)
+    def begin(self, commit: int, offset: int, at: int) -> None:
+        self.values.setdefault(offset, Written(at)).under_way.add(commit)
+
+    def see(self, offset: int) -> None:
+        self.newest = max(self.newest, self.values[offset].begun)
 
     def refuse(self, commit: int, offset: int) -> None:
         self.values[offset].under_way.discard(commit)

@@ -21,7 +21,8 @@ def check(known: Evidence) -> Report:
 def _check_keys(known: Evidence, partition: Partition, final: FinalRead, report: Report) -> None:
     places = known.places(*partition)
     there = known.offsets_of(final)
-    left = {record.key: record for record in final.records}  # the last of each
+    committed = [record for record in final.records if (send := known.sender(record)) and known.state_of(send) == "committed"]
+    left = {record.key: record for record in committed}  # the last of each
     for key, offset in known.last_of_key(partition).items():
         place = places[offset]
         send = known.send_of(*partition, offset, place.key, place.value)
@@ -35,7 +36,7 @@ def _check_keys(known: Evidence, partition: Partition, final: FinalRead, report:
         if place.value is not None:
             sentence = f"{place.value!r} at offset {offset} of {name(partition)} was the last of key {key!r}, and is gone"
             report.found("last_value", sentence, told, without_records(final))
-        elif key in left:
+        elif key in left and left[key].offset < offset:
             what = f"key {key!r} of {name(partition)} was deleted at offset {offset}"
             sentence = f"{what}; that is gone, and {left[key].value!r} at {left[key].offset} is not"
             report.found("tombstone", sentence, told, without_records(final))

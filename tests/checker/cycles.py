@@ -10,6 +10,8 @@ Writes of several transactions may be mixed in different order in different part
 one point for its writes. That a poll did not see something says nothing (it may have come from a buffer): no edges for that.
 """
 
+from bisect import bisect_right
+
 from tests.checker.evidence import NEVER, Evidence, Log, Place
 from tests.checker.history import AnyEvent
 from tests.checker.report import Report
@@ -50,10 +52,10 @@ def check(known: Evidence) -> Report:
         waits[after] += 1
     source = list(range(len(waits)))  # the point whose beginning is the earliest time of each
     ready = [point for point, count in enumerate(waits) if not count]
-    told: set[int] = set()
+    told: set[tuple[int, bool]] = set()  # one example is enough, of reads and of writes
     for point in ready:  # grows
-        if graph.earliest[point] > graph.latest[point] and source[point] not in told:
-            told.add(source[point])
+        if graph.earliest[point] > graph.latest[point] and (source[point], graph.is_read[point]) not in told:
+            told.add((source[point], graph.is_read[point]))
             _found_late(graph, source[point], point, report)
         for after in graph.later[point]:
             if graph.earliest[after] < graph.earliest[point]:
@@ -84,26 +86,28 @@ def _graph(known: Evidence) -> Graph:
             if send is not None and send.event.transaction in commits:
                 graph.edge(commits[send.event.transaction], point)
         for log, offset in last.items():
-            if offset in appends.get(log, {}):
-                graph.edge(appends[log][offset], point)
+            offsets, points = appends.get(log, ([], []))
+            if below := bisect_right(offsets, offset):
+                graph.edge(points[below - 1], point)
         if event.transaction in commits:
             graph.edge(point, commits[event.transaction])
     return graph
 
 
-def _appends(known: Evidence, graph: Graph, commits: dict[int, int]) -> dict[Log, dict[int, int]]:
-    """The points of all appends, those of a log in a row. What is there twice was in time at the first of its offsets."""
-    found: dict[Log, dict[int, int]] = {}
+def _appends(known: Evidence, graph: Graph, commits: dict[int, int]) -> dict[Log, tuple[list[int], list[int]]]:
+    """Offsets and points of all appends, those of a log in a row. What is there twice was in time at the first of its offsets."""
+    found: dict[Log, tuple[list[int], list[int]]] = {}
     for log, places in known.logs.items():
         seen: set[int] = set()
-        before = None
+        offsets, points = found[log] = ([], [])
         for offset in sorted(places):
             point = _append(known, graph, log, offset, places[offset], seen)
             if point is None:
                 continue
-            if before is not None:
-                graph.edge(before, point)
-            before = found.setdefault(log, {})[offset] = point
+            if points:
+                graph.edge(points[-1], point)
+            offsets.append(offset)
+            points.append(point)
             place = places[offset]
             send = known.send_of(*log[:2], offset, place.key, place.value)
             if send is not None and send.event.transaction in commits:

@@ -222,13 +222,19 @@ class Evidence:
         if event.outcome != "acknowledged" or event.offset == UNKNOWN_OFFSET or sent.acks != -1:
             return
         self.acknowledged_at[sent.topic, sent.partition, event.offset] = send
-        record = Record(sent.topic, sent.partition, event.offset, sent.key, sent.value)
-        place = self._observe(record, send.begun, at, is_read=False)
-        place.acknowledged = place.acknowledged or send
+        place = self._observe(
+            Record(sent.topic, sent.partition, event.offset, sent.key, sent.value), send.begun, at, is_read=False
+        )
+        if place is not None:
+            place.acknowledged = place.acknowledged or send
 
-    def _observe(self, record: Record, begun: int, at: int, is_read: bool) -> Place:
+    def _observe(self, record: Record, begun: int, at: int, is_read: bool) -> Place | None:
+        """What overlaps a loss may be of before or of after, and shows nothing."""
         topic, partition, offset, key, value = msgspec.structs.astuple(record)
-        log = self.logs.setdefault((topic, partition, self.losses(topic, begun)), {})
+        losses = self.losses(topic, at)
+        if losses != self.losses(topic, begun):
+            return None
+        log = self.logs.setdefault((topic, partition, losses), {})
         place = log.get(offset)
         if place is None:
             place = log[offset] = Place(key, value, at, is_read)

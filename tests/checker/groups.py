@@ -37,7 +37,7 @@ class Offsets:
         self.commits: dict[int, tuple[int, history.CommitBegun]] = {}
         self.of_transaction: dict[int, list[tuple[int, Share, int]]] = {}
         self.asked: dict[int, dict[Share, int]] = {}  # what was the newest of each, when somebody asked
-        self.asked_by: dict[tuple[str, str], dict[Share, int]] = {}
+        self.told: dict[tuple[str, Share], int] = {}  # what each client was told last, until it begins there
         self.starts: dict[tuple[str, Partition], tuple[int, history.Assigned]] = {}  # at offsets that the client did not say
 
     def take(self, at: int, event: AnyEvent) -> None:
@@ -48,12 +48,12 @@ class Offsets:
                 self._ended(at, event)
             case history.TransactionEnding(is_commit=True):
                 for commit, share, offset in self.of_transaction.get(event.id, []):
-                    self._register(share).begin(commit, offset)
+                    self._register(share).begin(commit, offset, at)
             case history.TransactionEnded():
                 self._transaction_ended(at, event)
             case history.CommittedAsked():
                 newest = {share: each.newest for share, each in self.registers.items() if share[0] == event.group}
-                self.asked[event.id] = self.asked_by[event.client, event.group] = newest
+                self.asked[event.id] = newest
             case history.CommittedSeen():
                 self._seen(event)
             case history.Assigned() if event.group:
@@ -80,7 +80,7 @@ class Offsets:
         self.commits[event.id] = at, event
         for share, offset in shares(event.group, event.offsets):
             if event.transaction is None:
-                self._register(share).begin(event.id, offset)
+                self._register(share).begin(event.id, offset, at)
             else:
                 self.of_transaction.setdefault(event.transaction, []).append((event.id, share, offset))
 
@@ -105,40 +105,44 @@ class Offsets:
             if event.outcome == "committed":
                 self._register(share).acknowledge(commit, offset, transaction.ending, at, is_final=True)
             elif event.outcome == "aborted":
-                self._register(share).begin(commit, offset)  # where nobody had asked for a commit
+                self._register(share).begin(commit, offset, at)  # where nobody had asked for a commit
                 self._register(share).refuse(commit, offset)
 
     def _seen(self, event: history.CommittedSeen) -> None:
         newest = self.asked.pop(event.id)
         for share, offset in shares(event.group, event.offsets):
             self.report.looked_at("committed offsets seen")
-            self._check(event, share, offset, newest.get(share, BEFORE_ALL), "committed_offset")
+            self._check(event, share, offset, newest.get(share, BEFORE_ALL))
+            self.told[event.client, share] = offset
 
-    def _check(self, event: AnyEvent, share: Share, offset: int, newest: int, rule: str) -> None:
+    def _check(self, event: history.CommittedSeen, share: Share, offset: int, newest: int) -> None:
         register = self._register(share)
         is_forgotten = offset == UNKNOWN_OFFSET and self.known.is_topic_deleted(share[1])
-        if register.may_be(offset, newest) or is_forgotten:
+        if register.may_be(offset, newest):
+            register.see(offset)
+            return
+        if is_forgotten:
             return
         group, topic, index = share
         what = "nothing" if offset == UNKNOWN_OFFSET else offset
         may = [each for each in register.possible(newest) if each != UNKNOWN_OFFSET]
         sentence = f"{event.client} sees {what} committed by {group} for {topic}-{index}; what can be is {may}"
-        self.report.found(rule, sentence, event)
+        self.report.found("committed_offset", sentence, event)
 
     # -- the start of an assignment
 
     def _assigned(self, event: history.Assigned) -> None:
-        asked = self.asked_by.get((event.client, event.group), {})
         for share, offset in shares(event.group, event.fresh):
-            register = self._register(share)
             if offset == UNKNOWN_OFFSET:
-                self.starts[event.client, share[1:]] = register.newest, event
+                self.starts[event.client, share[1:]] = self._register(share).newest, event
                 continue
             self.starts.pop((event.client, share[1:]), None)
-            newest = asked.get(share, BEFORE_ALL)
-            self.report.looked_at("starts of assignments")
-            if not register.may_be(UNKNOWN_OFFSET, newest):
-                self._check(event, share, offset, newest, "start_of_assignment")
+            committed = self.told.pop((event.client, share), UNKNOWN_OFFSET)
+            if committed != UNKNOWN_OFFSET:
+                self.report.looked_at("starts of assignments")
+            if committed not in (UNKNOWN_OFFSET, offset):
+                what = f"{event.client} begins with {name(share[1:])} at {offset}"
+                self.report.found("start_of_assignment", f"{what}, and was told that {committed} is committed", event)
 
     def _polled(self, event: Polled) -> None:
         if not self.starts:

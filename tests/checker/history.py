@@ -97,7 +97,9 @@ class TransactionEnded(Event):
 
 
 class Assigned(Event):
-    """`fresh` partitions begin at the offset that is given (or an unknown one), `kept` ones go on where they were."""
+    """`fresh` partitions begin at the offset that is given (or an unknown one), `kept` ones go on where they were.
+
+    A member that asks itself what is committed tells that first, with CommittedAsked and CommittedSeen."""
 
     fresh: list[Position] = []
     kept: list[Position] = []

@@ -70,11 +70,12 @@ class Cluster:
         self.ended: set[int] = set()
         self.in_doubt: int | None = None  # its commit was asked for
         self.values = 0
-        self.committed = -1  # of the group, for t-0
+        self.committed = {"g": -1, "h": -1}  # for t-0; h is the group of x, whose commits are in its transactions
+        self.pending = -1  # what the transaction will commit
         self.owner = ""
         self.generation = 0
         self.commits: list[tuple[int, str, int, int, bool]] = []  # id, member, generation, offset, is applied
-        self.asked: list[tuple[int, int]] = []  # id, and what is to be answered
+        self.asked: list[tuple[int, str, int]] = []  # id, group, and what is to be answered
         self.topics: list[str] = []
         self._tell(history.RemovalAllowed(0, "a", COMPACTED, "compact"))
 
@@ -84,12 +85,12 @@ class Cluster:
 
     def run(self, steps: int) -> History:
         often = [self.send, self.send, self.append, self.append, self.append, self.replicate, self.replicate, self.end]
-        often += [self.end, self.end, self.poll, self.poll, self.poll, self.commit, self.commit, self.witness, self.witness]
-        rare = [self.cut, self.compact, self.delete, self.lose, self.rebalance, self.change_topic]
+        often += [self.end, self.end, self.poll, self.poll, self.poll, self.commit, self.commit, self.witness, self.process]
+        rare = [self.refuse, self.cut, self.compact, self.delete, self.lose, self.rebalance, self.change_topic]
         for _ in range(steps):
             step = self.chance.choice(rare if self.chance.random() < 0.08 else often)
             step()
-            if self.chance.random() < 0.2:
+            if self.chance.random() < 0.05 or self.transaction is None:
                 self.transact()
         self.finish()
         return self.history
@@ -142,6 +143,12 @@ class Cluster:
         else:
             self._tell(history.SendEnded(0, producer, event.id, "acknowledged", offset, under.attempts))
 
+    def refuse(self) -> None:
+        producer = self.chance.choice([*PRODUCERS, PLAIN])
+        if self.unsent[producer]:
+            under = self.unsent[producer].pop()
+            self._tell(history.SendEnded(0, producer, under.event.id, "refused"))
+
     def cut(self) -> None:
         """A leader is gone, and what it alone had; idempotent producers send it again."""
         log = self.logs[self.chance.choice(PARTITIONS)]
@@ -180,8 +187,9 @@ class Cluster:
     def delete(self) -> None:
         partition = PARTITIONS[1]
         log = self.logs[partition]
-        if log.start < log.high_watermark:
-            log.start = self.chance.randint(log.start, log.high_watermark)
+        end = self._last_stable_offset(log)  # or the model would have to remember where open transactions began
+        if log.start < end:
+            log.start = self.chance.randint(log.start, end)
             id_ = self.history.next_id()
             self._tell(history.DeletionBegun(0, "a", id_, *partition, log.start))
             self._tell(history.DeletionEnded(0, "a", id_, "acknowledged", log.start))
@@ -257,6 +265,18 @@ class Cluster:
             self._ask_for_end(self.transaction)
             self.transaction = None
 
+    def process(self) -> None:
+        """x reads in its transaction, and commits with it what it has read."""
+        if self.transaction is None:
+            return
+        position = self.positions.setdefault(("x", PARTITIONS[0]), 0)
+        records, position = self._read(PARTITIONS[0], position, "read_committed")
+        self.positions["x", PARTITIONS[0]] = self.pending = position
+        self._tell(history.Polled(0, "x", records, [], "read_committed", self.transaction))
+        offsets, id_ = [Position("t", 0, position)], self.history.next_id()
+        self._tell(history.CommitBegun(0, "x", id_, "h", offsets, "x", -1, self.transaction))
+        self._tell(history.CommitEnded(0, "x", id_, acknowledged=offsets))
+
     def _ask_for_end(self, transaction: int) -> None:
         is_commit, is_heard = self.chance.random() < 0.7, self.chance.random() < 0.8
         self._tell(history.TransactionEnding(0, "x", transaction, is_commit))
@@ -272,6 +292,9 @@ class Cluster:
         self.ended.add(transaction)
         if not is_commit:
             self.aborted.add(transaction)
+        elif self.pending >= 0:
+            self.committed["h"] = self.pending
+        self.pending = -1
         for log in self.logs.values():
             if any(entry.transaction == transaction for entry in log.entries):
                 log.append(None, None)
@@ -288,9 +311,9 @@ class Cluster:
         new = self.chance.choice([member for member in MEMBERS if member != self.owner])
         id_ = self.history.next_id()
         self._tell(history.CommittedAsked(0, new, id_, "g"))
-        self._tell(history.CommittedSeen(0, new, id_, "g", [Position("t", 0, self.committed)]))
+        self._tell(history.CommittedSeen(0, new, id_, "g", [Position("t", 0, self.committed["g"])]))
         self.owner = new
-        start = self.positions[new, PARTITIONS[0]] = max(self.committed, 0)
+        start = self.positions[new, PARTITIONS[0]] = max(self.committed["g"], 0)
         self._tell(history.Assigned(0, new, [Position("t", 0, start)], [], "g", new, self.generation))
 
     def commit(self) -> None:
@@ -311,7 +334,7 @@ class Cluster:
             if self.chance.random() < 0.8:
                 self._tell(history.CommitEnded(0, member, id_, acknowledged=[Position("t", 0, offset)]))
         elif generation == self.generation:
-            self.committed = offset
+            self.committed["g"] = offset
             self.commits[index] = id_, member, generation, offset, True
         else:
             del self.commits[index]
@@ -319,12 +342,12 @@ class Cluster:
 
     def witness(self) -> None:
         if self.asked and self.chance.random() < 0.5:
-            id_, offset = self.asked.pop(0)
-            self._tell(history.CommittedSeen(0, "z", id_, "g", [Position("t", 0, offset)]))
+            id_, group, offset = self.asked.pop(0)
+            self._tell(history.CommittedSeen(0, "z", id_, group, [Position("t", 0, offset)]))
         else:
-            id_ = self.history.next_id()
-            self._tell(history.CommittedAsked(0, "z", id_, "g"))
-            self.asked.append((id_, self.committed))
+            id_, group = self.history.next_id(), self.chance.choice(("g", "h"))
+            self._tell(history.CommittedAsked(0, "z", id_, group))
+            self.asked.append((id_, group, self.committed[group]))
 
     def change_topic(self) -> None:
         id_ = self.history.next_id()

@@ -16,8 +16,8 @@ RIGHT = {
     "a commit under way may be seen or not": """
         m commits 5 > ok
         m committing 7
-        w sees 7
         w sees 5
+        w sees 7
         m heard 7 > ok
         w sees 7
     """,
@@ -77,6 +77,7 @@ RIGHT = {
         m polls a@0
         m commits 1 > ok
         m revoked group=g
+        n sees 1
         n assigned 1 group=g gen=2
         n polls b@1
         f final a@0 b@1
@@ -164,19 +165,20 @@ WRONG = {
     """,
         "committed_offset",
     ),
-    "a member begins where the group never was": (
+    "a commit that was seen is seen no more": (
         """
         m commits 5 > ok
-        n asks
-        n assigned 3 group=g gen=2
+        m committing 7
+        w sees 7
+        w sees 5
     """,
-        "start_of_assignment",
+        "committed_offset",
     ),
-    "a member begins where the group was before": (
+    "a member begins where it was not told to": (
         """
         m commits 3 > ok
         m commits 5 > ok
-        n asks
+        n sees 5
         n assigned 3 group=g gen=2
     """,
         "start_of_assignment",

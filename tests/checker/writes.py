@@ -59,7 +59,6 @@ def _check_places(known: Evidence, partition: Partition, places: dict[int, Place
         first = known.sent.get((*partition, place.key, place.value))
         if first is None or first.begun > place.at:
             report.found("never_sent", f"{where}, and was not sent there before it was seen", told)
-            continue
         if send is None or place.value is None:
             continue
         if send.outcome == "refused":
