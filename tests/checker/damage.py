@@ -277,13 +277,15 @@ def forget_what_was_committed(chance: Random, events: Events) -> bool:
 
 def see_an_older_offset(chance: Random, events: Events) -> bool:
     commits = commits_of_members(events)
-    tried = [each.offset for event in events if isinstance(event, CommitBegun) and event.group == "g" for each in event.offsets]
+    ended = {offset: end for _, end, offset in commits}  # the last of each
+    done = {event.id for event in events if isinstance(event, CommitEnded) and event.acknowledged}
+    loose = {event.offsets[0].offset for event in events if isinstance(event, CommitBegun) and event.id not in done}
     choices = [
         (event, old)
         for asked, event in sights(events)
-        for begun, ended, _ in commits
-        for _, old_ended, old in commits
-        if old_ended < begun and ended < asked and tried.count(old) == 1
+        for begun, end, _ in commits
+        for old, old_end in ended.items()
+        if old_end < begun and end < asked and old not in loose
     ]
     if choices:
         event, old = chance.choice(choices)

@@ -87,6 +87,7 @@ class Cluster:
         often = [self.send, self.send, self.append, self.append, self.append, self.replicate, self.replicate, self.end]
         often += [self.end, self.end, self.poll, self.poll, self.poll, self.commit, self.commit, self.witness, self.process]
         rare = [self.refuse, self.cut, self.compact, self.delete, self.lose, self.rebalance, self.change_topic]
+        self.rebalance()
         for _ in range(steps):
             step = self.chance.choice(rare if self.chance.random() < 0.08 else often)
             step()
