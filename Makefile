@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka model fuzz chaos interop lock bench clean
+.PHONY: start test install lint kafka model fuzz sim chaos interop lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -42,6 +42,12 @@ model: install kafka
 
 fuzz: install
 	FUZZ_MINUTES=$${FUZZ_MINUTES:-10} FUZZ_SEED=$${FUZZ_SEED:-$$$$} $(BIN)/pytest tests/node/test_fuzz.py
+
+# Whole clusters under virtual time, with faults of every kind. SEEDS=2000 or 500-900; SEED=17 tells one run again, as it happens.
+# NODES, PROFILE, FAULTS and SECONDS take the place of what the seed chooses.
+sim: install
+	@$(BIN)/python -m tests.sim.campaign $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) \
+	    $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # Nodes of a cluster are killed, stopped, paused and cut off under clients at work.
 chaos: install

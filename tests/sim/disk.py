@@ -124,6 +124,11 @@ class SimDisks:
     def used_bytes(self, folder: str) -> int:
         return self.medium.volumes[folder].used_bytes
 
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Every file, as a process would read it."""
+        for path, node in self._files():
+            yield path, bytes(node.content)
+
     def _files(self) -> Iterator[tuple[str, Node]]:
         for folder in self.folders:
             yield from self.medium.files(folder)

@@ -26,7 +26,6 @@ Result = TypeVar("Result")
 TURN_SECONDS: Final = 0.000_02  # that a process is busy with one callback
 THREADS: Final = 4  # of the pool that nobody has named
 THREAD_SECONDS_MAX: Final = 0.000_2  # until a thread has its turn
-WAKES_MAX: Final = 1_000_000  # of one process without any time for others: more is a loop without an end
 
 logger = logging.getLogger("sim.loop")
 
@@ -57,14 +56,14 @@ class World:
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         self.at(self.now_s + seconds, callback)
 
-    def run(self, until_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+    def run(self, until_s: float, is_over: Callable[[], bool] | None = None) -> None:
         """Turns until this time, or until it is over."""
-        due = self._due
-        while due and due[0][0] <= until_s and not is_over():
-            self.now_s, _, callback = heapq.heappop(due)
+        due, pop = self._due, heapq.heappop
+        while due and due[0][0] <= until_s and (is_over is None or not is_over()):
+            self.now_s, _, callback = pop(due)
             self.steps += 1
             callback()
-        if not is_over():
+        if is_over is None or not is_over():
             self.now_s = max(self.now_s, until_s)
 
     def chance(self, name: str) -> random.Random:
@@ -120,6 +119,7 @@ class SimLoop(Loop):  # type: ignore[misc]
         self._timers: list[tuple[float, int, SimHandle]] = []
         self._count = 0
         self._turn_at_s: float | None = None
+        self._is_turning = False
         self._readers: dict[int, SimHandle] = {}
         self._writers: dict[int, SimHandle] = {}
         self._watched: dict[int, Watched] = {}
@@ -190,7 +190,7 @@ class SimLoop(Loop):  # type: ignore[misc]
             if not handle.is_cancelled:
                 ready.append(handle)
         self.busy_until_s = now_s
-        previous = asyncio._get_running_loop()
+        self._is_turning = True
         asyncio._set_running_loop(self)
         try:
             for _ in range(len(ready)):
@@ -205,14 +205,15 @@ class SimLoop(Loop):  # type: ignore[misc]
                 except Exception as error:  # noqa: BLE001 - as asyncio does
                     self.call_exception_handler({"message": f"in {handle.callback}", "exception": error})
         finally:
-            asyncio._set_running_loop(previous)
+            asyncio._set_running_loop(None)
+            self._is_turning = False
         self._wake()
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> SimHandle:
         handle = SimHandle(0.0, callback, args, context)
         if not self.is_dead:
             self._ready.append(handle)
-            if self._turn_at_s is None or self._turn_at_s > self.world.now_s:
+            if not self._is_turning and (self._turn_at_s is None or self._turn_at_s > self.world.now_s):
                 self._wake()
         return handle
 
@@ -226,13 +227,14 @@ class SimLoop(Loop):  # type: ignore[misc]
         if not self.is_dead:
             self._count += 1
             heapq.heappush(self._timers, (when, self._count, handle))
-            if self._turn_at_s is None or when < self._turn_at_s:
+            if not self._is_turning and (self._turn_at_s is None or when < self._turn_at_s):
                 self._wake()
         return handle
 
     def time(self) -> float:
         """Goes on while the process is busy."""
-        return max(self.world.now_s, self.busy_until_s)
+        now_s, busy_s = self.world.now_s, self.busy_until_s
+        return max(busy_s, now_s)
 
     # -- tasks
 

@@ -1,0 +1,174 @@
+"""A campaign: many runs, one after the other on every core, and what came of them. `make sim`.
+
+make sim SEEDS=2000                   seeds 1 to 2000, or SEEDS=500-900; each seed chooses nodes, clients and faults
+make sim SEED=17                      one of them again, with a trace of everything that happened
+NODES= PROFILE= FAULTS= SECONDS=      instead of what the seed chooses
+"""
+
+import argparse
+import asyncio
+import logging
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from tests.checker.history import AnyEvent
+from tests.sim.profiles import FAULTS
+from tests.sim.run import Result, Run, Setting, run
+from tests.sim.workloads.profile import PROFILES
+
+SECONDS: Final = 120.0
+NODES: Final = (1, 3, 3, 3, 5)
+WORKS: Final = ("mixed", "mixed", "writers", "groups", "administration", "calm")
+TROUBLES: Final = ("all", "all", "all", "links", "processes", "power", "disks", "clocks")
+PROGRESS_SECONDS: Final = 20.0
+RUNS_OF_A_PROCESS: Final = 50  # then another takes its place: nothing piles up
+TOP: Final = 12
+
+
+def chosen(seed: int, given: argparse.Namespace) -> Setting:
+    """What a seed is made of, unless it was said."""
+    chance = random.Random(f"setting of {seed}")
+    nodes, profile, faults = chance.choice(NODES), chance.choice(WORKS), chance.choice(TROUBLES)
+    return Setting(seed, given.nodes or nodes, given.profile or profile, given.faults or faults, given.seconds or SECONDS)
+
+
+class Trace(logging.Handler):
+    """Prints what nodes say and what clients do, each line with the time and whose it is."""
+
+    def __init__(self, traced: Run) -> None:
+        super().__init__()
+        self.traced = traced
+        traced.history.add = self.event  # type: ignore[method-assign]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        loop = asyncio._get_running_loop()
+        who = getattr(loop, "name", "world")
+        error = f": {record.exc_info[1]!r}" if record.exc_info else ""
+        self._print(who, f"{record.levelname.lower()} {record.name.removeprefix('odradek.')}: {record.getMessage()}{error}")
+
+    def event(self, event: AnyEvent) -> None:
+        self.traced.history.events.append(event)
+        fields = ", ".join(
+            f"{name}={getattr(event, name)!r}" for name in event.__struct_fields__ if name not in ("at_ms", "client")
+        )
+        self._print(event.client, f"{type(event).__name__} {fields}")
+
+    def _print(self, who: str, what: str) -> None:
+        print(f"{self.traced.world.now_s:12.6f}  {who:22} {what}")
+
+
+def replay(setting: Setting) -> Result:
+    """One run, told as it happens."""
+    traced = Run(setting)
+    logger = logging.getLogger()
+    logger.addHandler(Trace(traced))
+    logger.setLevel(logging.INFO)
+    result = traced.whole()
+    print(f"\n{setting}: {result.simulated_s:.0f} s, digest {result.digest}")
+    for sentence in result.wrong or ["nothing is wrong"]:
+        print(f"  {sentence}")
+    return result
+
+
+def results(settings: list[Setting], processes: int) -> Iterator[Result]:
+    if processes == 1:
+        yield from map(quietly, settings)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=RUNS_OF_A_PROCESS) as pool:
+        yield from pool.imap_unordered(quietly, settings)
+
+
+def quietly(setting: Setting) -> Result:
+    logging.getLogger("odradek").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("sim").setLevel(logging.CRITICAL + 1)
+    try:
+        return run(setting)
+    except Exception as error:  # noqa: BLE001 - one broken run must not end a campaign
+        return Result(setting, [f"the simulator itself failed: {error!r}"])
+
+
+class Figures:
+    """What all runs together have seen."""
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.runs = self.looks = 0
+        self.simulated_s = self.real_s = 0.0
+        self.wrong: list[Result] = []
+        self.faults, self.done, self.checked, self.kinds = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+
+    def add(self, result: Result) -> None:
+        self.runs += 1
+        self.looks += result.looks
+        self.simulated_s += result.simulated_s
+        self.real_s += result.real_s
+        self.faults.update(result.faults)
+        self.done.update(result.done)
+        self.checked.update(result.checked)
+        setting = result.setting
+        self.kinds.update([f"{setting.nodes} nodes", f"clients: {setting.profile}", f"faults: {setting.faults}"])
+        if result.wrong:
+            self.wrong.append(result)
+
+    def line(self) -> str:
+        hours = self.simulated_s / 3600
+        speed = self.simulated_s / max(time.monotonic() - self.began_s, 1e-9)
+        operations = sum(self.checked.get(what, 0) for what in ("sends", "polls", "commits acknowledged", "topics changed"))
+        return (
+            f"{self.runs} seeds, {hours:.2f} simulated hours, {speed:.1f} times real time, {sum(self.faults.values())} faults, "
+            f"{operations} client operations checked, {len(self.wrong)} with violations"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            self.line(),
+            f"looks at the structure: {self.looks}; speed of one core: {self.simulated_s / max(self.real_s, 1e-9):.1f}",
+        ]
+        for name, counted in (("runs", self.kinds), ("faults", self.faults), ("clients", self.done), ("checked", self.checked)):
+            lines.append(f"{name}: " + ", ".join(f"{what} {count}" for what, count in sorted(counted.items())))
+        return "\n".join(lines)
+
+
+def campaign(settings: list[Setting], processes: int) -> Figures:
+    figures, told_s = Figures(), time.monotonic()
+    for result in results(settings, processes):
+        figures.add(result)
+        if result.wrong:
+            print(f"VIOLATION  make sim {result.setting}", *(f"\n    {each}" for each in result.wrong[:TOP]), sep="", flush=True)
+        if time.monotonic() - told_s > PROGRESS_SECONDS:
+            told_s = time.monotonic()
+            print(figures.line(), flush=True)
+    return figures
+
+
+def seeds(text: str) -> range:
+    """`n` are the seeds 1 to n, `a-b` those from a to b."""
+    first, _, last = text.rpartition("-")
+    return range(int(first or 1), int(last) + 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=seeds, default=seeds("100"))
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--profile", choices=PROFILES)
+    parser.add_argument("--faults", choices=FAULTS)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    if given.seed is not None:
+        return 1 if replay(chosen(given.seed, given)).wrong else 0
+    figures = campaign([chosen(seed, given) for seed in given.seeds], given.processes)
+    print(f"\n{figures}")
+    return 1 if figures.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

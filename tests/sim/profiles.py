@@ -1,0 +1,23 @@
+"""Profiles of faults: how many of each kind a minute of simulated time brings."""
+
+from typing import Final
+
+from tests.sim.faults import KINDS
+
+LINKS: Final = {"slow links": 1.0, "connections lost": 1.0, "link cut one way": 1.5, "node cut off": 1.0, "network split": 0.5}
+PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "pause": 1.0, "clean stop": 0.7}
+POWER: Final = {"power loss": 1.5, "power loss, all kept": 0.5}
+DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
+CLOCKS: Final = {"clock jump": 1.0}
+
+FAULTS: Final[dict[str, dict[str, float]]] = {
+    "none": {},
+    "links": {name: 2 * rate for name, rate in LINKS.items()},
+    "processes": {name: 2 * rate for name, rate in PROCESSES.items()},
+    "power": {name: 2 * rate for name, rate in (POWER | {"kill": 1.0}).items()},
+    "disks": {name: 2 * rate for name, rate in DISKS.items()},
+    "clocks": {"clock jump": 6.0, "kill": 1.0},
+    "all": LINKS | PROCESSES | POWER | DISKS | CLOCKS,
+}
+
+assert all(name in KINDS for rates in FAULTS.values() for name in rates)
