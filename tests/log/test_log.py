@@ -312,6 +312,16 @@ def test_the_first_batch_is_whole_whatever_its_size_unless_told_otherwise() -> N
         assert len(log.read(3, bytes_max, 20, at_least_one=False)) == 0
 
 
+def test_a_batch_that_does_not_fit_is_not_passed_over_for_a_smaller_one_in_the_next_segment() -> None:
+    log = new_log()
+    fill(log, 1)
+    add(log, batch(1, value=b"x" * 400))
+    while len(log.segments) == 1:
+        fill(log, 1)
+    small = len(log.read(log.bases[1], 1, log.end_offset))
+    assert len(log.read(1, small, log.end_offset, at_least_one=False)) == 0
+
+
 @pytest.mark.parametrize("upper", range(0, 21, 2))
 def test_nothing_at_or_past_the_upper_offset_is_read(upper: int) -> None:
     log = ten_batches()

@@ -329,10 +329,11 @@ class Log:
                 end = self._readable_end(number, upper_offset)
                 found = segment.read(offset, bytes_max, end, at_least_one=at_least_one and not ranges)
                 if found is not None:
-                    ranges.append(found)
-                    bytes_max -= found.size
+                    if found.size:
+                        ranges.append(found)
+                        bytes_max -= found.size
                     if found.position + found.size < end:
-                        break
+                        break  # also where the first batch does not fit: the next segment may begin with one that would
                 elif ranges:
                     break
                 number += 1

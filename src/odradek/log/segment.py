@@ -227,7 +227,7 @@ class Segment:
     def read(self, offset: int, bytes_max: int, end: int, *, at_least_one: bool) -> FileRange | None:
         """The bytes of the batches from an offset up to a position, at most `bytes_max`, or None when there are none.
 
-        The last batch may be cut off. With `at_least_one` the first never is.
+        The last batch may be cut off. With `at_least_one` the first never is; without, there are no bytes where it does not fit.
         """
         position = self._boundaries.get(offset, -1)
         if position >= 0 and end - position <= bytes_max:  # a reader that has kept up
@@ -237,7 +237,7 @@ class Segment:
             return None
         position, header = found
         if header.size > bytes_max:
-            return FileRange(self, position, header.size) if at_least_one else None
+            return FileRange(self, position, header.size if at_least_one else 0)
         return FileRange(self, position, min(bytes_max, end - position))
 
     def next_offset(self, before: int | None = None) -> int:
