@@ -1,0 +1,79 @@
+"""Hunts mutants: runs the simulator with a rule switched off until something is found wrong. `python -m tests.sim.hunt`
+
+hunt(mutant, seeds)     the first run that finds it, or None
+main                    all of them, or those that are named; prints a table: rule, faults, seeds, what was found first
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+import pytest
+
+from tests.sim.mutants import disk, quorum, replicas
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.run import Setting, run
+
+SEEDS_MAX: Final = 50
+MUTANTS: Final[dict[str, Mutant]] = {mutant.name: mutant for mutant in (*replicas.MUTANTS, *quorum.MUTANTS, *disk.MUTANTS)}
+
+
+class Found(msgspec.Struct, frozen=True):
+    seeds: int  # that were run, the last of them found it
+    seed: int
+    wrong: str  # the first thing
+
+
+def setting_of(mutant: Mutant, seed: int) -> Setting:
+    return Setting(seed, mutant.nodes, mutant.clients, mutant.faults, mutant.seconds)
+
+
+def hunt(mutant: Mutant, seeds: Iterable[int]) -> Found | None:
+    """What finds a mutant; None when all seeds do without the rule."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.switch_off(patch)
+        for count, seed in enumerate(seeds, start=1):
+            wrong = run(setting_of(mutant, seed)).wrong
+            if wrong:
+                return Found(count, seed, wrong[0])
+    return None
+
+
+def hunt_by_name(name: str, seeds: range) -> tuple[str, Found | None]:
+    logging.disable(logging.CRITICAL)
+    return name, hunt(MUTANTS[name], seeds)
+
+
+def hunted(names: list[str], seeds: range, processes: int) -> Iterator[tuple[str, Found | None]]:
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
+        pending = [pool.apply_async(hunt_by_name, (name, seeds)) for name in names]
+        for result in pending:
+            yield result.get()
+
+
+def row(name: str, found: Found | None, seeds: range) -> str:
+    mutant = MUTANTS[name]
+    by = "not found" if found is None else found.wrong.replace("|", "/")
+    count = f"> {len(seeds)}" if found is None else str(found.seeds)
+    return f"| {mutant.rule} | {name} | {mutant.faults} | {count} | {by} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs the simulator with rules switched off.")
+    parser.add_argument("names", nargs="*", help="mutants; all unless told")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    seeds = range(given.first, given.first + given.seeds)
+    print("| rule | switch | faults | seeds | found as |\n|---|---|---|---|---|")
+    for name, found in hunted(given.names or list(MUTANTS), seeds, given.processes):
+        print(row(name, found, seeds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""The rules of disks, starts and clocks, and how to do without each.
+
+What a disk does when it fails is kept by `RealDisk`; a simulated cluster has `SimDisk` in its place, which keeps the same. So a
+switch of that rule is thrown in both.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from odradek.log import cleaner, disk, flush, folder, loading, segment
+from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
+from odradek.log.epochs import LeaderEpochs
+from odradek.log.flush import Flush
+from odradek.log.folder import LogFolder
+from odradek.log.index import Index
+from odradek.log.log import Log
+from odradek.log.segment import Segment
+from odradek.node import background, partitions
+from odradek.node.machine import Machine
+from odradek.node.node import Node
+from odradek.node.partitions import Partitions
+from odradek.node.reserve import Reserve
+from odradek.node.writing import Writing
+from tests.log.disk import SimDisk
+from tests.sim.machine import SimMachine
+from tests.sim.mutants.mutant import Mutant, Patch
+
+# -- a failed sync
+
+
+def forgiving(failed: Any, error: OSError) -> DiskFailed:
+    """As `fail` of a disk, that is trusted as before."""
+    del failed
+    return DiskFailed(*error.args)
+
+
+def failed_disk(patch: Patch) -> None:
+    """A disk that failed is asked again."""
+    patch.setattr(RealDisk, "fail", forgiving)
+    patch.setattr(SimDisk, "fail", forgiving)
+
+
+def failed_sync(patch: Patch) -> None:
+    """Besides, a sync that failed counts as one that did not."""
+    failed_disk(patch)
+    known = Flush.run
+
+    def run(flushing: Flush) -> None:
+        try:
+            known(flushing)
+        except DiskFailed:
+            return
+
+    patch.setattr(Flush, "run", run)
+
+
+def no_clean_mark(patch: Patch) -> None:
+    """A node whose disk failed stops as any other."""
+    failed_disk(patch)
+    patch.setattr(Node, "fail", lambda node, _: node.stop())
+
+
+# -- a start after a crash
+
+
+def scan(patch: Patch) -> None:
+    """Every start is taken for one after a clean stop."""
+    known = loading.first_unsound
+    patch.setattr(loading, "first_unsound", lambda log, files, *, clean: known(log, files, clean=clean or True))
+
+
+def checksums(patch: Patch) -> None:
+    patch.setattr(segment, "check", lambda *_: None)
+
+
+def torn_tail(patch: Patch) -> None:
+    """What is unsound is not cut off: the next batch follows on it."""
+
+    def cut(cutting: Segment, size: int) -> None:
+        cutting.size = size
+
+    patch.setattr(Segment, "cut", cut)
+
+
+def nothing_behind_a_cut(patch: Patch) -> None:
+    """Segments behind one that was cut stay."""
+    patch.setattr(loading, "_remove_from", lambda *_: None)
+
+
+def nothing_cut_below_the_recovery_point(patch: Patch) -> None:
+    known = loading.recover
+
+    def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
+        log.recovery_point = 0
+        known(log, first, clean_offset, now_ms)
+
+    patch.setattr(loading, "recover", recover)
+
+
+def producers_after_a_crash(patch: Patch) -> None:
+    patch.setattr(loading, "note_batch", lambda *_: None)
+
+
+def epochs_after_a_crash(patch: Patch) -> None:
+    patch.setattr(LeaderEpochs, "learn", lambda *_: None)
+
+
+def indexes_after_a_crash(patch: Patch) -> None:
+    """The indexes of segments that are not scanned are believed, and what cannot be is not built again."""
+    patch.setattr(Segment, "check_indexes", lambda *_: None)
+    patch.setattr(Index, "_check", lambda *_: None)
+    patch.setattr(Segment, "rebuild_indexes", lambda *_: None)
+
+
+def damaged_replica(patch: Patch) -> None:
+    """A damaged log is led and followed as any other."""
+    patch.setattr(Partitions, "_is_usable", lambda *_: True)
+    patch.setattr(Partitions, "damaged", lambda *_: None)
+
+
+# -- the order of things
+
+
+def cut_is_synced(patch: Patch) -> None:
+    patch.setattr(Log, "_sync_cut", lambda _: None)
+
+
+def recovery_point_before_the_cut(patch: Patch) -> None:
+    """The lower recovery point is on disk when the next checkpoint is."""
+
+    def lower(log: Log, offset: int) -> None:
+        log.cuts += 1
+        log.recovery_point = min(log.recovery_point, offset)
+
+    patch.setattr(Log, "_lower_recovery_point", lower)
+
+
+def recovery_point_is_synced(patch: Patch) -> None:
+    """A flush syncs nothing."""
+    patch.setattr(Flush, "run", lambda _: None)
+
+
+def names_are_synced(patch: Patch) -> None:
+    """A flush syncs files, and not their names."""
+    known = Flush.run
+
+    def run(flushing: Flush) -> None:
+        flushing.new_names = False
+        known(flushing)
+
+    patch.setattr(Flush, "run", run)
+
+
+REPLACING: Final = (disk, flush, folder, cleaner, background, partitions)  # where replace_files is called
+
+
+def replacing(patch: Patch, replace: Callable[[Disk, dict[str, bytes]], None]) -> None:
+    for module in REPLACING:
+        patch.setattr(module, "replace_files", replace)
+
+
+def checkpoints_beside(patch: Patch) -> None:
+    """Small files are written in their place."""
+
+    def replace(on: Disk, contents: dict[str, bytes]) -> None:
+        for path, content in contents.items():
+            file = on.open(path, create=True)
+            file.truncate(0)
+            file.append([content])
+            file.sync()
+
+    replacing(patch, replace)
+
+
+def checkpoints_synced(patch: Patch) -> None:
+    """Small files are renamed without a sync."""
+
+    def replace(on: Disk, contents: dict[str, bytes]) -> None:
+        for path, content in contents.items():
+            on.remove(path + ".tmp")
+            on.open(path + ".tmp", create=True).append([content])
+            on.rename(path + ".tmp", path)
+
+    replacing(patch, replace)
+
+
+def corrupt_checkpoint(patch: Patch) -> None:
+    """A checkpoint that cannot be read ends the start."""
+
+    def offsets(found: LogFolder, name: str) -> Any:
+        return folder.read_offsets(found.disk, found._file(name))  # type: ignore[attr-defined]
+
+    patch.setattr(LogFolder, "_offsets", offsets)
+
+
+# -- a full disk
+
+
+def reserve(patch: Patch) -> None:
+    """The metadata has no room of its own."""
+    patch.setattr(Reserve, "give", lambda _: False)
+
+
+def refused_when_full(patch: Patch) -> None:
+    """A batch for which there is no room is acknowledged."""
+    known = Log._write
+
+    def write(log: Log, data: Any, batches: Any, now_ms: int) -> None:
+        try:
+            known(log, data, batches, now_ms)
+        except DiskFull:
+            return
+
+    patch.setattr(Log, "_write", write)
+
+
+def taken_back_when_full(patch: Patch) -> None:
+    """What could be written and not be noted, for want of room, stays in the file."""
+    patch.setattr(Log, "_take_back", lambda *_: None)
+
+
+# -- clocks and slow disks
+
+
+def monotonic_clock(patch: Patch) -> None:
+    """Whatever waits goes by the wall clock."""
+    for machine in (Machine, SimMachine):
+        patch.setattr(machine, "boot_ms", lambda here: here.wall_ms())
+
+
+def slow_disk_on_threads(patch: Patch) -> None:
+    """A folder that turned slow is written on the loop."""
+    patch.setattr(Writing, "slowed", lambda *_: None)
+
+
+MUTANTS: Final = (
+    Mutant("a disk that failed is not asked again", failed_disk, "disks"),
+    Mutant("a sync that failed did not happen", failed_sync, "disks"),
+    Mutant("a node whose disk failed leaves no mark of a clean stop", no_clean_mark, "disks"),
+    Mutant("an unclean start scans from the recovery point on", scan, "power"),
+    Mutant("a scan looks at checksums", checksums, "power"),
+    Mutant("what is unsound past the recovery point is cut off", torn_tail, "power"),
+    Mutant("whatever follows on a cut goes too", nothing_behind_a_cut, "power"),
+    Mutant("nothing is cut below the recovery point", nothing_cut_below_the_recovery_point, "disks"),
+    Mutant("what is known of producers is built again", producers_after_a_crash, "processes"),
+    Mutant("leader epochs are built again", epochs_after_a_crash, "power"),
+    Mutant("indexes are built again", indexes_after_a_crash, "power"),
+    Mutant("a damaged replica is neither led nor followed", damaged_replica, "disks"),
+    Mutant("a cut log is synced before anything is appended", cut_is_synced, "power"),
+    Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "power"),
+    Mutant("what is below the recovery point is synced", recovery_point_is_synced, "power"),
+    Mutant("so are the names of the files", names_are_synced, "power"),
+    Mutant("a checkpoint is written to a temporary file", checkpoints_beside, "power"),
+    Mutant("a checkpoint is synced before it has its name", checkpoints_synced, "power"),
+    Mutant("a checkpoint that cannot be read says nothing", corrupt_checkpoint, "disks"),
+    Mutant("the metadata has room when the disk is full", reserve, "disks"),
+    Mutant("what there is no room for is refused", refused_when_full, "disks"),
+    Mutant("what could not be noted for want of room is taken back", taken_back_when_full, "disks"),
+    Mutant("whatever waits goes by a clock that nobody sets", monotonic_clock, "clocks"),
+    Mutant("a slow disk does not hold up the loop", slow_disk_on_threads, "disks"),
+)
