@@ -55,6 +55,7 @@ class Lane:
         self.in_flight_max = in_flight_max
         self.is_idempotent = is_idempotent
         self.batches: deque[Batch] = deque()  # that have not ended
+        self.leader = -1  # to which the last batch was sent
         self.epoch = -1
         self.next_sequence = 0
         self.must_bump = False  # before anything new is sent

@@ -146,6 +146,12 @@ class Producer:
         connection = await self.view.connection(led.leader, "produce")
         if batch is not lane.next():
             return  # it ended meanwhile, or another one has to go first
+        if lane.leader != led.leader:
+            if any(each.is_under_way for each in lane.batches):  # to another leader: this one may not know the producer at all
+                changed.clear()
+                await changed.wait()
+                return
+            lane.leader = led.leader
         if self.manner.is_idempotent:
             if lane.is_bumped and lane.epoch == self.epoch:
                 self._bump()
