@@ -4,7 +4,8 @@ Invariants
  1. A commit may be read while it is under way, and for ever if nobody knows how it ended.
  2. An acknowledged one may be read until another was begun after its end, and acknowledged.
  3. What was seen had been written: what had ended before its beginning is overwritten, too.
- 4. That nothing is committed is a value as any other, which was there before the first commit.
+ 4. Once the partition was given to another member, what the former one had sent has happened, or never will.
+ 5. That nothing is committed is a value as any other, which was there before the first commit.
 """
 
 from typing import Final
@@ -14,13 +15,14 @@ import msgspec
 from tests.checker.history import UNKNOWN_OFFSET
 
 BEFORE_ALL: Final = -1
+NOBODY: Final = ""  # who commits without being a member
 
 
 class Written(msgspec.Struct):
     """All commits of one value."""
 
     begun: int  # the first
-    under_way: set[int] = set()
+    under_way: dict[int, str] = {}  # and the member who sent it
     ended: int | None = None  # the last that was acknowledged
 
 
@@ -29,21 +31,28 @@ class Register:
         self.values: dict[int, Written] = {UNKNOWN_OFFSET: Written(BEFORE_ALL, ended=BEFORE_ALL)}
         self.newest = BEFORE_ALL  # the beginning of the last commit that is known of: what had ended before is overwritten
 
-    def begin(self, commit: int, offset: int, at: int) -> None:
-        self.values.setdefault(offset, Written(at)).under_way.add(commit)
+    def begin(self, commit: int, offset: int, at: int, member: str = NOBODY) -> None:
+        self.values.setdefault(offset, Written(at)).under_way[commit] = member
 
     def see(self, offset: int) -> None:
         self.newest = max(self.newest, self.values[offset].begun)
 
     def refuse(self, commit: int, offset: int) -> None:
-        self.values[offset].under_way.discard(commit)
+        self.values[offset].under_way.pop(commit, None)
 
     def acknowledge(self, commit: int, offset: int, begun: int, at: int, is_final: bool) -> None:
         written = self.values[offset]
         if is_final:
-            written.under_way.discard(commit)
+            written.under_way.pop(commit, None)
         written.ended = at
         self.newest = max(self.newest, begun)
+
+    def settle(self, owner: str, at: int) -> None:
+        for written in self.values.values():
+            if gone := [commit for commit, member in written.under_way.items() if member not in (NOBODY, owner)]:
+                written.ended = at
+                for commit in gone:
+                    del written.under_way[commit]
 
     def forget(self, at: int) -> None:
         """Something was lost: all that ever was may be again."""

@@ -5,7 +5,7 @@ refused. That both believe to own it for a while, because one has not been told 
 """
 
 from tests.checker import history
-from tests.checker.committed import BEFORE_ALL, Register
+from tests.checker.committed import BEFORE_ALL, NOBODY, Register
 from tests.checker.evidence import Evidence, Partition
 from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, Polled, Position
 from tests.checker.report import Report
@@ -37,6 +37,7 @@ class Offsets:
         self.commits: dict[int, tuple[int, history.CommitBegun]] = {}
         self.of_transaction: dict[int, list[tuple[int, Share, int]]] = {}
         self.asked: dict[int, dict[Share, int]] = {}  # what was the newest of each, when somebody asked
+        self.generations: dict[Share, int] = {}
         self.told: dict[tuple[str, Share], int] = {}  # what each client was told last, until it begins there
         self.starts: dict[tuple[str, Partition], tuple[int, history.Assigned]] = {}  # at offsets that the client did not say
 
@@ -57,7 +58,7 @@ class Offsets:
             case history.CommittedSeen():
                 self._seen(event)
             case history.Assigned() if event.group:
-                self._assigned(event)
+                self._assigned(at, event)
             case history.Revoked():
                 for each in event.partitions:
                     self.starts.pop((event.client, (each.topic, each.partition)), None)
@@ -80,7 +81,7 @@ class Offsets:
         self.commits[event.id] = at, event
         for share, offset in shares(event.group, event.offsets):
             if event.transaction is None:
-                self._register(share).begin(event.id, offset, at)
+                self._register(share).begin(event.id, offset, at, event.client if event.member else NOBODY)
             else:
                 self.of_transaction.setdefault(event.transaction, []).append((event.id, share, offset))
 
@@ -131,8 +132,11 @@ class Offsets:
 
     # -- the start of an assignment
 
-    def _assigned(self, event: history.Assigned) -> None:
+    def _assigned(self, at: int, event: history.Assigned) -> None:
         for share, offset in shares(event.group, event.fresh):
+            if event.generation >= self.generations.get(share, event.generation):  # or it hears of it late
+                self.generations[share] = event.generation
+                self._register(share).settle(event.client, at)
             if offset == UNKNOWN_OFFSET:
                 self.starts[event.client, share[1:]] = self._register(share).newest, event
                 continue

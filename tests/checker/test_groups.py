@@ -27,6 +27,19 @@ RIGHT = {
         w sees 5
         w sees 7
     """,
+    "a commit that nobody answered, of a member that was given the partition": """
+        m committing 5
+        m assigned 0 group=g gen=2
+        m commits 7 > ok
+        w sees 5
+    """,
+    "a member hears late that it was given the partition": """
+        m assigned 0 group=g gen=2
+        m committing 5
+        n assigned 0 group=g gen=1
+        m commits 7 > ok
+        w sees 5
+    """,
     "somebody asked before the newer one was acknowledged": """
         m commits 5 > ok
         w asks
@@ -161,6 +174,15 @@ WRONG = {
         p begins tx=1
         p commits 5 > ok tx=1
         p abort tx=1 > ok
+        w sees 5
+    """,
+        "committed_offset",
+    ),
+    "a commit of a former owner comes after those of the owner": (
+        """
+        m committing 5
+        n assigned 0 group=g gen=2
+        n commits 7 > ok
         w sees 5
     """,
         "committed_offset",
