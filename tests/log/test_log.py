@@ -214,6 +214,16 @@ def test_what_the_leader_sent_is_appended_unchanged() -> None:
     assert [*log.epochs.entries] == [(3, 0), (5, 3)]
 
 
+def test_what_a_segment_cannot_hold_is_left_for_the_next_fetch_unless_it_is_one_batch() -> None:
+    batches = [sent(0), sent(1), sent(2), sent(3, 20), sent(23)]
+    log = new_log(segment_bytes=2 * len(batches[0]) + 1)
+    data, taken = b"".join(batches), 0
+    while log.append_as_follower(data[taken:], now_ms=NOW_MS):
+        taken = sum(segment.size for segment in log.segments)
+    assert written(log) == data
+    assert log.bases == [0, 2, 3, 23]
+
+
 def test_a_follower_takes_gaps_and_keeps_them() -> None:
     log = new_log()
     log.append_as_follower(sent(0), now_ms=NOW_MS)

@@ -189,8 +189,9 @@ class Log:
     def append_as_follower(
         self, data: Buffer, *, now_ms: int, unwritten: list[tuple[int, BatchHeader]] | None = None
     ) -> Appended | None:
-        """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch. With
-        `unwritten`, the batches are put there, to be written by somebody else."""
+        """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch, and so is what
+        a segment cannot hold, unless it is one batch alone. With `unwritten`, the batches are put there, to be written by
+        somebody else."""
         self._check_writable()
         batches: list[tuple[int, BatchHeader]] = []
         position, next_offset = 0, self.end_offset
@@ -209,7 +210,10 @@ class Log:
             if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
                 raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
-            if batches and header.last_offset - batches[0][1].base_offset > RELATIVE_OFFSET_MAX:
+            if batches and (
+                position + header.size > self.config.segment_bytes
+                or header.last_offset - batches[0][1].base_offset > RELATIVE_OFFSET_MAX
+            ):
                 break  # no segment could hold both
             batches.append((position, header))
             next_offset = header.next_offset
@@ -247,6 +251,9 @@ class Log:
         if len(batches) != 1 and (origin is Origin.CLIENT or not batches):
             reason = f"{len(batches)} batches, where one request has exactly one for a partition"
             raise InvalidBatch(reason, "records", 0)
+        if end > self.config.segment_bytes:
+            reason = f"{end} bytes, over segment.bytes={self.config.segment_bytes}"
+            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
         return batches
 
     def _write(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
@@ -257,9 +264,6 @@ class Log:
     def segment_for(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> Segment:
         """Where batches that have their offsets are to be written; perhaps a new segment."""
         self.is_settled = False
-        if len(data) > self.config.segment_bytes:
-            reason = f"{len(data)} bytes, over segment.bytes={self.config.segment_bytes}"
-            raise Refused(ErrorCode.RECORD_LIST_TOO_LARGE, reason)
         last = batches[-1][1]
         segment = self.segments[-1]
         timestamp = last.max_timestamp if len(batches) == 1 else max([header.max_timestamp for _, header in batches])
