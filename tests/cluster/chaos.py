@@ -1,11 +1,12 @@
 """`make chaos`: faults at random under clients at work, for as long as one likes, and a table of what was lost.
 
-    python -m tests.cluster.chaos --seconds 600 --seed 7 [--only leader] [--layout apart]
+    python -m tests.cluster.chaos --seconds 600 --seed 7 [--only leader] [--layout apart] [--histories folder]
 
 Every round has a topic and clients of its own. Clusters of several layouts take turns: of three nodes, of five, with controllers
 that are nodes of their own; in some the links between the nodes go through this program and can be cut, in others nobody stands
 between them. In the end all nodes stop, and the logs of all topics are compared. The exit status says whether all was well. A
-seed gives the same faults; what they meet differs from run to run.
+seed gives the same faults; what they meet differs from run to run. The history of a round in which something was wrong is kept,
+with `--histories` that of every round: `python -m tests.checker FILE` looks at it again.
 """
 
 import argparse
@@ -19,13 +20,14 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.checks import WRONG, Verdict, check_replicas, suffer
+from tests.cluster.checks import Verdict, check_replicas, suffer
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.faults import FAULTS, LINK_FAULTS, Fault
 from tests.cluster.layout import Layout
 
 ROUNDS_OF_A_CLUSTER: Final = 10
 EXAMPLES_MAX: Final = 3
+SHOWN: Final = ("sends acknowledged", "records polled", "commits acknowledged", "topics looked for")  # of what was checked
 LAYOUTS: Final = {
     "three": Layout(),
     "three with links": Layout(has_links=True),
@@ -49,23 +51,25 @@ class Row(msgspec.Struct):
     """What became of all rounds of a fault."""
 
     times: int = 0
-    acknowledged: int = 0
+    checked: dict[str, int] = {}
     wrong: dict[str, int] = {}
     gap_s: float = 0.0
     stuck: int = 0
 
     def add(self, found: Verdict) -> None:
         self.gap_s = max(self.gap_s, found.gap_s)
-        self.acknowledged += found.acknowledged
+        for what, count in found.report.checked.items():
+            self.checked[what] = self.checked.get(what, 0) + count
         for what, examples in found.wrong.items():
             self.wrong[what] = self.wrong.get(what, 0) + len(examples)
 
 
 class Campaign:
-    def __init__(self, seconds: float, seed: int, only: str) -> None:
+    def __init__(self, seconds: float, seed: int, only: str, histories: Path | None) -> None:
         self.end_s = time.monotonic() + seconds
         self.chance = random.Random(seed)
         self.only = only
+        self.histories = histories
         self.table: dict[str, Row] = {}
         self.number = 0
 
@@ -111,19 +115,33 @@ class Campaign:
         print(f": {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
         for what, examples in found.wrong.items():
             print("\n".join(f"     {what}: {example}" for example in examples[:EXAMPLES_MAX]), flush=True)
+        if found.wrong or self.histories:
+            print(f"     history: {self._keep(found)}", flush=True)
         if found.wrong:
             print(cluster.said(), flush=True)
         return True
+
+    def _keep(self, found: Verdict) -> Path:
+        self.histories = self.histories or Path(tempfile.mkdtemp(prefix="chaos-"))
+        self.histories.mkdir(parents=True, exist_ok=True)
+        path = self.histories / f"round-{self.number}.jsonl"
+        found.history.write(path)
+        return path
 
 
 def show(table: dict[str, Row]) -> bool:
     """Prints the table; whether all is well."""
     width = max(len(name) for name in table)
-    columns = ("acknowledged", *(what.replace("_", " ") for what in WRONG), "stuck", "longest gap")
-    print(f"\n{'fault':{width}} {'times':>6} " + " ".join(f"{column:>12}" for column in columns))
+    print(
+        f"\n{'fault':{width}} {'times':>6} "
+        + " ".join(f"{column:>20}" for column in (*SHOWN, "violations", "stuck", "longest gap"))
+    )
     for name, row in sorted(table.items()):
-        cells = [row.acknowledged, *(row.wrong.get(what, 0) for what in WRONG), row.stuck, f"{row.gap_s:.1f} s"]
-        print(f"{name:{width}} {row.times:6} " + " ".join(f"{cell!s:>12}" for cell in cells))
+        cells = [*(row.checked.get(what, 0) for what in SHOWN), sum(row.wrong.values()), row.stuck, f"{row.gap_s:.1f} s"]
+        print(f"{name:{width}} {row.times:6} " + " ".join(f"{cell!s:>20}" for cell in cells))
+    for name, row in sorted(table.items()):
+        for rule, count in row.wrong.items():
+            print(f"{name}: {rule}, {count} times")
     return not any(row.stuck or row.wrong for row in table.values())
 
 
@@ -133,9 +151,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--only", default="", help="faults with this in their name")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="this one alone; may be given again")
+    parser.add_argument("--histories", type=Path, help="a folder for the history of every round")
     given = parser.parse_args()
     print(f"seed {given.seed}")
-    campaign = Campaign(given.seconds, given.seed, given.only)
+    campaign = Campaign(given.seconds, given.seed, given.only, given.histories)
     campaign.run(given.layout or [*LAYOUTS])
     return 0 if show(campaign.table) else 1
 

@@ -1,11 +1,8 @@
 """What must hold when the nodes are well again, whatever was done to them.
 
-1. Every acknowledged record is there once, at its offset; none is there twice; the order of a writer in a partition is kept.
-2. No two readers ever saw two values at one offset, nor skipped one.
-3. Committed offsets never go back, and no partition of a group has two owners.
-4. Topics are there that were created, and those are gone that were deleted.
-5. The logs of all replicas are the same, byte for byte.
-6. No node has complained of itself.
+1. The history that the clients told breaks no rule (`tests/checker`).
+2. The logs of all replicas are the same, byte for byte.
+3. No node has complained of itself.
 """
 
 import re
@@ -17,9 +14,12 @@ import msgspec
 from confluent_kafka import TopicPartition
 
 from odradek.wire.batch import headers
-from tests.clients.confluent import consuming, read
+from tests.checker.check import check
+from tests.checker.history import FinalRead, History, Record, text
+from tests.checker.report import Report
+from tests.clients.confluent import consuming, read, row
 from tests.cluster.cluster import Cluster
-from tests.cluster.settings import PARTITIONS, Place, until
+from tests.cluster.settings import PARTITIONS, now_ms, until
 from tests.cluster.workload import Workload
 
 LOG_SUFFIX: Final = ".log"
@@ -31,56 +31,21 @@ COMPLAINTS: Final = ("internal error", "Traceback", "never retrieved", "never aw
 class Verdict(msgspec.Struct):
     """What was found wrong; nothing, if all is well."""
 
-    acknowledged: int = 0
-    lost: list[str] = []
-    twice: list[str] = []
-    out_of_order: list[str] = []
-    two_values: list[str] = []
-    went_back: list[str] = []
-    skipped: list[str] = []
-    owned_twice: list[str] = []
-    topics: list[str] = []
-    complaints: list[str] = []
-    gap_s: float = 0.0
+    report: Report
+    history: History
+    complaints: list[str]
+    gap_s: float
+
+    @property
+    def acknowledged(self) -> int:
+        return self.report.checked["sends acknowledged"]
 
     @property
     def wrong(self) -> dict[str, list[str]]:
-        found = msgspec.structs.asdict(self)
-        return {name: value for name, value in found.items() if isinstance(value, list) and value}
-
-
-WRONG: Final = tuple(field.name for field in msgspec.structs.fields(Verdict) if field.name not in ("acknowledged", "gap_s"))
-
-
-def verdict(workload: Workload) -> Verdict:
-    """Reads everything once more, and compares it with the history."""
-    found = read_all(workload)
-    there = dict(found)
-    result = Verdict(gap_s=max(writer.gap_s for writer in workload.writers))
-    for group in workload.groups:
-        result.went_back += group.went_back
-        result.skipped += group.skipped
-        result.owned_twice += group.owned_twice
-    for writer in workload.writers:
-        result.acknowledged += len(writer.acknowledged)
-        for place, value in writer.acknowledged.items():
-            if there.get(place) != value:
-                result.lost.append(f"{value!r} is not at {place}, but {there.get(place)!r}")
-    for member in (member for group in workload.groups for member in group.members):
-        result.two_values += [
-            f"{place}: {value!r}, {there.get(place)!r}" for place, value in member.read if there.get(place) != value
-        ]
-    last: dict[tuple[bytes, bytes], int] = {}
-    seen: set[bytes] = set()
-    for place, value in sorted(found):
-        label, index, number = value.split()
-        if value in seen:
-            result.twice.append(f"{value!r} once more at {place}")
-        elif int(number) != last.get((label, index), -1) + 1:
-            result.out_of_order.append(f"{value!r} at {place} after {last.get((label, index))}")
-        seen.add(value)
-        last[label, index] = max(int(number), last.get((label, index), -1))
-    return result
+        found: dict[str, list[str]] = {"complaint": self.complaints} if self.complaints else {}
+        for each in self.report.violations:
+            found.setdefault(each.rule, []).append(each.sentence)
+        return found
 
 
 def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> Verdict:
@@ -95,11 +60,12 @@ def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> V
             cluster.heal()
             cluster.all_in_sync(topic)
             workload.finish()
-        found = verdict(workload)
+        read_all(workload)
+        workload.administrator.look(cluster)
         check_replicas(cluster, topic)
-        found.topics = workload.administrator.broken_promises(cluster)
-        found.complaints = [line for line in complaints(cluster) if line not in before]
-    return found
+        new = [line for line in complaints(cluster) if line not in before]
+    gap_s = max(writer.gap_s for writer in workload.writers)
+    return Verdict(check(workload.history), workload.history, new, gap_s)
 
 
 def complaints(cluster: Cluster) -> list[str]:
@@ -107,12 +73,18 @@ def complaints(cluster: Cluster) -> list[str]:
     return [line for number in cluster.nodes for line in cluster.lines(number) if any(word in line for word in COMPLAINTS)]
 
 
-def read_all(workload: Workload) -> list[tuple[Place, bytes]]:
+def read_all(workload: Workload) -> None:
+    """Everything once more, for the history."""
+    topic = workload.topic
     with consuming(workload.bootstrap) as consumer:
-        partitions = [TopicPartition(workload.topic, index) for index in range(PARTITIONS)]
-        ends = [consumer.get_watermark_offsets(each, timeout=WATERMARK_SECONDS_MAX)[1] for each in partitions]
-    found = read(workload.bootstrap, workload.topic, sum(ends), PARTITIONS)
-    return [((each.partition() or 0, each.offset() or 0), each.value() or b"") for each in found]
+        partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        ends = [consumer.get_watermark_offsets(each, timeout=WATERMARK_SECONDS_MAX) for each in partitions]
+    found = read(workload.bootstrap, topic, sum(end for _, end in ends), PARTITIONS)
+    records: list[list[Record]] = [[] for _ in partitions]
+    for each in sorted(map(row, found), key=lambda each: each[:2]):
+        records[each.partition].append(Record(topic, each.partition, each.offset, text(each.key), text(each.value)))
+    for index, (start, end) in enumerate(ends):
+        workload.history.add(FinalRead(now_ms(), "checks", topic, index, start, end, records[index]))
 
 
 def log_bytes(folder: Path) -> bytes:

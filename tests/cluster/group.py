@@ -1,9 +1,9 @@
-"""A group that reads the topic while nodes come and go, and what it must never see.
+"""A group that reads the topic while nodes come and go, and tells what it sees.
 
 Invariants
- 1. Between assignments a member reads every offset of its partitions in order; it begins where the group had committed or later.
- 2. What the witness sees as committed is compared with what was acknowledged before it asked.
- 3. Once a partition was given to another member, a commit of the one that had it is refused: nobody owns what another owns.
+ 1. What a member has read is told before it is told that its partitions changed.
+ 2. A member sends one commit after the other: an old one that is tried again must not come after a newer one.
+ 3. Where a member begins after an assignment its client does not say; the first record does.
 """
 
 import threading
@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, until
+from tests.checker import history
+from tests.checker.history import History, Position, Record, text
+from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, now_ms, until
 
 MEMBERS: Final = 2
 RECORDS_MAX: Final = 200
@@ -27,34 +29,41 @@ PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Member:
-    """Commits what it has read, and remembers both."""
+    """Commits what it has read."""
 
     def __init__(self, bootstrap: str, group: "Group", number: int) -> None:
         self.name = f"{group.name} {number}"
         self.group = group
+        self.history = group.history
         own = {"bootstrap.servers": bootstrap, "group.id": group.name, "on_commit": self._committed}
         self.consumer = Consumer({**own, **EAGER, **MEMBER, **group.settings})
-        self.consumer.subscribe([group.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
-        self.read: list[tuple[Place, bytes]] = []
-        self.offset_min: dict[int, int] = {}  # of what may come next, where nothing was read since the assignment
-        self.offsets: dict[int, int] = {}  # of what comes next
+        self.consumer.subscribe([group.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        self.read: set[Place] = set()
+        self.records: list[Record] = []  # that are not told yet
         self.unsent: dict[int, int] = {}  # offsets that are to be committed
-        self.owners: dict[Place, Member] = {}  # of those that are being committed, when they were sent
+        self.commits: dict[frozenset[Place], int] = {}  # ids of those that are under way
         self.waits_until_s = 0.0  # for the answer, and not for ever: librdkafka may lose it with its brokers
         self.last_error = ""
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            self.group.owners[each.partition] = self
-            self.offset_min[each.partition] = self.group.committed[each.partition]
-            self.offsets.pop(each.partition, None)
+    # -- what it is given
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _positions(self, partitions: list[TopicPartition]) -> list[Position]:
+        return [Position(each.topic, each.partition) for each in partitions]
+
+    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._tell_records()
+        self.history.add(history.Assigned(now_ms(), self.name, self._positions(partitions), [], self.group.name, self.name))
+
+    def _revoked(self, _: Consumer, partitions: list[TopicPartition], is_lost: bool = False) -> None:
+        self._tell_records()
         for each in partitions:
-            self.offsets.pop(each.partition, None)
             self.unsent.pop(each.partition, None)
-            if self.group.owners.get(each.partition) is self:
-                del self.group.owners[each.partition]
+        self.history.add(history.Revoked(now_ms(), self.name, self._positions(partitions), self.group.name, self.name, is_lost))
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._revoked(consumer, partitions, is_lost=True)
+
+    # -- what it reads
 
     def go_on(self) -> None:
         for number in range(RECORDS_MAX):
@@ -62,30 +71,34 @@ class Member:
             if message is None:
                 break
             self._take(message)
+        self._tell_records()
         if self.unsent and time.monotonic() > self.waits_until_s:
             self._commit()
 
     def _take(self, message: Message) -> None:
-        index, offset, value = message.partition(), message.offset(), message.value()
+        index, offset = message.partition(), message.offset()
         if (error := message.error()) is not None:
             self.last_error = str(error)
             return
         assert index is not None
         assert offset is not None
-        assert value is not None
-        wanted = self.offsets.get(index)
-        if wanted is None and offset < self.offset_min.get(index, 0):
-            self.group.went_back.append(f"{self.name} begins with {index} at {offset} after {self.offset_min[index]}")
-        elif wanted is not None and offset != wanted:
-            self.group.skipped.append(f"{self.name} reads {offset} of {index} after {wanted - 1}")
-        self.offsets[index] = self.unsent[index] = offset + 1
-        self.read.append(((index, offset), value))
+        self.records.append(Record(self.group.topic, index, offset, text(message.key()), text(message.value())))
+        self.unsent[index] = offset + 1
+
+    def _tell_records(self) -> None:
+        records, self.records = self.records, []
+        if records:
+            self.history.add(history.Polled(now_ms(), self.name, records))
+            self.read.update((record.partition, record.offset) for record in records)
+
+    # -- what it commits
 
     def _commit(self) -> None:
-        """One commit after the other: an old one that is tried again must not come after a newer one."""
         positions, self.unsent = self.unsent, {}
-        self.owners = {place: self.group.owners.get(place[0], self) for place in positions.items()}
         wanted = [TopicPartition(self.group.topic, index, offset) for index, offset in positions.items()]
+        id_ = self.commits[frozenset(positions.items())] = self.history.next_id()
+        told = [Position(self.group.topic, index, offset) for index, offset in positions.items()]
+        self.history.add(history.CommitBegun(now_ms(), self.name, id_, self.group.name, told, self.name))
         self.waits_until_s = time.monotonic() + COMMIT_SECONDS_MAX
         try:
             self.consumer.commit(offsets=wanted, asynchronous=True)
@@ -95,54 +108,50 @@ class Member:
     def _committed(self, error: KafkaError | None, done: list[TopicPartition]) -> None:
         """What is not committed, whoever has the partition next reads again."""
         self.waits_until_s = 0.0
+        id_ = self.commits.pop(frozenset((each.partition, each.offset) for each in done), None)
         if error is not None:
-            self.last_error = str(error)
-            return
-        group = self.group
-        for each in done:
-            if each.error is None:
-                group.committed[each.partition] = max(each.offset, group.committed[each.partition])
-                owner = self.owners.get((each.partition, each.offset), self)
-                if owner is not self and group.owners.get(each.partition) is owner:
-                    group.owned_twice.append(f"{self.name} commits {each.partition}, which {owner.name} has")
+            self.last_error = str(error)  # the first of several attempts may have come through
+        elif id_ is not None:
+            told = [Position(each.topic, each.partition, each.offset) for each in done if each.error is None]
+            self.history.add(history.CommitEnded(now_ms(), self.name, id_, told))
+            self.group.note(told)
 
 
 class Witness:
     """Asks again and again what the group has committed, without being of it."""
 
     def __init__(self, bootstrap: str, group: "Group") -> None:
+        self.name = f"{group.name} witness"
         self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group.name, **EAGER})
         self.wanted = [TopicPartition(group.topic, index) for index in range(PARTITIONS)]
         self.group = group
         self.seen = 0
 
     def go_on(self) -> None:
-        before = dict(self.group.committed)
+        group, id_ = self.group, self.group.history.next_id()
+        group.history.add(history.CommittedAsked(now_ms(), self.name, id_, group.name))
         try:
             found = self.consumer.committed(self.wanted, timeout=5)
         except KafkaException:
             return
-        for each in found:
-            promised = before.get(each.partition, 0)
-            if each.error is None and promised > max(each.offset, 0):  # none is below 0
-                self.group.went_back.append(f"{self.group.name} {each.partition}: {each.offset} after {promised}")
+        told = [
+            Position(each.topic, each.partition, max(each.offset, -1)) for each in found if each.error is None
+        ]  # none is below 0
+        group.history.add(history.CommittedSeen(now_ms(), self.name, id_, group.name, told))
         self.seen += 1
-        self.group.is_over.wait(WITNESS_SECONDS)
+        group.is_over.wait(WITNESS_SECONDS)
 
 
 class Group:
-    """The members, and what was found wrong with them."""
+    """The members, and how far they are."""
 
-    def __init__(self, bootstrap: str, topic: str, protocol: str, is_over: threading.Event) -> None:
+    def __init__(self, bootstrap: str, topic: str, protocol: str, told: History, is_over: threading.Event) -> None:
         self.topic = topic
         self.name = topic if protocol == "classic" else f"{topic}-{protocol}"
         self.settings = PROTOCOLS[protocol]
+        self.history = told
         self.is_over = is_over
         self.committed: Counter[int] = Counter()  # the highest that was acknowledged
-        self.owners: dict[int, Member] = {}
-        self.went_back: list[str] = []
-        self.skipped: list[str] = []
-        self.owned_twice: list[str] = []
         self.members = [Member(bootstrap, self, number) for number in range(MEMBERS)]
         self.witness = Witness(bootstrap, self)
 
@@ -151,9 +160,12 @@ class Group:
         return [*self.members, self.witness]
 
     def __str__(self) -> str:
-        owned = {index: owner.name for index, owner in self.owners.items()}
-        members = [f"{member.name}: {len(member.read)} read, at {member.offsets}, {member.last_error}" for member in self.members]
-        return f"{self.name}: owners {owned}, committed {dict(self.committed)}, {members}"
+        members = [f"{member.name}: {len(member.read)} read, {member.last_error}" for member in self.members]
+        return f"{self.name}: committed {dict(self.committed)}, {members}"
+
+    def note(self, committed: list[Position]) -> None:
+        for each in committed:
+            self.committed[each.partition] = max(each.offset, self.committed[each.partition])
 
     def begins(self) -> None:
         """Until every member has a share, and all partitions have an offset."""
@@ -162,8 +174,7 @@ class Group:
 
     def has_read(self, wanted: set[Place]) -> None:
         """Until it has read and committed all this."""
-        what = f"all records at {self.name}"
-        until(lambda: wanted <= {place for member in self.members for place, _ in list(member.read)}, what)
+        until(lambda: wanted <= {place for member in self.members for place in list(member.read)}, f"all records at {self.name}")
         ends = {index: max(offset for partition, offset in wanted if partition == index) + 1 for index in range(PARTITIONS)}
         until(lambda: all(self.committed[index] >= end for index, end in ends.items()), f"all offsets of {self.name}")
         seen = self.witness.seen

@@ -1,5 +1,6 @@
 """What all clients of the chaos have in common."""
 
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -19,3 +20,8 @@ EAGER: Final[dict[str, Any]] = {
 until = partial(waiting.until, seconds_max=180.0)  # also on a machine that has much else to do
 
 Place = tuple[int, int]  # partition and offset
+
+
+def now_ms() -> float:
+    """When something happens, for the history."""
+    return time.monotonic() * 1_000

@@ -1,4 +1,4 @@
-"""What clients do while nodes come and go, and the history of what they were told.
+"""What clients do while nodes come and go, and tell the history of.
 
 Invariants
  1. A value is the writer and its number, so that it says where it has to be: numbers go to the partitions in turn, in order.
@@ -9,15 +9,17 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.checker.history import UNKNOWN_ATTEMPTS, History, MemberEnded, SendBegun, SendEnded
 from tests.cluster.administrator import Administrator
 from tests.cluster.group import PROTOCOLS, Group, Member, Witness
-from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, until
+from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, now_ms, until
 
 WRITERS: Final = 2
 UNSENT_MAX: Final = 10  # of a partition and a writer
@@ -34,15 +36,16 @@ PATIENT: Final = {
 
 
 class Writer:
-    """An idempotent producer that remembers where each of its values was said to be."""
+    """An idempotent producer."""
 
-    def __init__(self, bootstrap: str, topic: str, label: str, is_over: threading.Event) -> None:
+    def __init__(self, bootstrap: str, topic: str, label: str, history: History, is_over: threading.Event) -> None:
         self.is_over = is_over
         self.producer = Producer({"bootstrap.servers": bootstrap, **EAGER, **PATIENT})
         self.topic = topic
         self.label = label
+        self.history = history
         self.sent: Counter[int] = Counter()
-        self.acknowledged: dict[Place, bytes] = {}
+        self.acknowledged: set[Place] = set()
         self.count: Counter[int] = Counter()  # of what was acknowledged
         self.failed: list[str] = []
         self.last_s = dict.fromkeys(range(PARTITIONS), time.monotonic())
@@ -51,27 +54,28 @@ class Writer:
     def __str__(self) -> str:
         return f"{self.label}: {dict(self.sent)} sent, {dict(self.count)} acknowledged, silent {self.stuck(STUCK_SECONDS)}"
 
-    def value(self, index: int, number: int) -> bytes:
-        return f"{self.label} {index} {number}".encode()
-
     def go_on(self) -> None:
         for index in range(PARTITIONS):
             while self.sent[index] - self.count[index] < UNSENT_MAX and not self.failed:
-                value = self.value(index, self.sent[index])
-                self.producer.produce(self.topic, value, partition=index, on_delivery=self._report)
+                value = f"{self.label} {index} {self.sent[index]}"
+                event = SendBegun(now_ms(), self.label, self.history.next_id(), self.topic, index, None, value, self.label)
+                event.is_idempotent = True
+                self.history.add(event)
+                self.producer.produce(self.topic, value.encode(), partition=index, on_delivery=partial(self._report, event.id))
                 self.sent[index] += 1
         self.producer.poll(POLL_SECONDS)
         self.is_over.wait(PACE_SECONDS)
 
-    def _report(self, error: Any, message: Message) -> None:
+    def _report(self, id_: int, error: Any, message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
         if error is not None:
             self.failed.append(f"{message.value()!r}: {error}")
+            self.history.add(SendEnded(now_ms(), self.label, id_, "unknown", attempts=UNKNOWN_ATTEMPTS, error=str(error)))
             return
-        partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert offset is not None
-        assert value is not None
-        self.acknowledged[partition, offset] = value
+        self.history.add(SendEnded(now_ms(), self.label, id_, "acknowledged", offset, UNKNOWN_ATTEMPTS))
+        self.acknowledged.add((partition, offset))
         self.count[partition] += 1
         now_s = time.monotonic()
         self.gap_s, self.last_s[partition] = max(self.gap_s, now_s - self.last_s[partition]), now_s
@@ -92,9 +96,10 @@ class Workload:
         self.is_over = threading.Event()  # for readers
         self.is_written = threading.Event()  # for writers
         self.errors: list[BaseException] = []
-        self.writers = [Writer(bootstrap, topic, f"writer-{number}", self.is_written) for number in range(WRITERS)]
-        self.groups = [Group(bootstrap, topic, protocol, self.is_over) for protocol in PROTOCOLS]
-        self.administrator = Administrator(bootstrap, topic, self.is_over)
+        self.history = told = History()
+        self.writers = [Writer(bootstrap, topic, f"writer-{number}", told, self.is_written) for number in range(WRITERS)]
+        self.groups = [Group(bootstrap, topic, protocol, told, self.is_over) for protocol in PROTOCOLS]
+        self.administrator = Administrator(bootstrap, topic, told, self.is_over)
         self.readers: list[Member | Witness] = [part for group in self.groups for part in group.parts]
         self.write_threads = [self._thread(writer, self.is_written) for writer in self.writers]
         self.read_threads = [self._thread(part, self.is_over) for part in (*self.readers, self.administrator)]
@@ -123,6 +128,7 @@ class Workload:
         for thread in (*self.write_threads, *self.read_threads):
             thread.join(JOIN_SECONDS_MAX)
         for reader in self.readers:
+            self.history.add(MemberEnded(now_ms(), reader.name, reader.group.name, reader.name))
             reader.consumer.close()
         for writer in self.writers:
             with suppress(KafkaException):  # of a writer that could not go on, which is told already
