@@ -33,13 +33,14 @@ def setting_of(mutant: Mutant, seed: int) -> Setting:
 
 
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Found | None:
-    """What finds a mutant; None when all seeds do without the rule."""
-    with pytest.MonkeyPatch.context() as patch:
-        mutant.switch_off(patch)
-        for count, seed in enumerate(seeds, start=1):
-            wrong = run(setting_of(mutant, seed)).wrong
-            if wrong:
-                return Found(count, seed, wrong[0])
+    """What finds a mutant; None when all seeds do without the rule. What is wrong with the rule too finds nothing."""
+    for count, seed in enumerate(seeds, start=1):
+        setting = setting_of(mutant, seed)
+        with pytest.MonkeyPatch.context() as patch:
+            mutant.switch_off(patch)
+            wrong = run(setting).wrong
+        if wrong and not run(setting).wrong:
+            return Found(count, seed, wrong[0])
     return None
 
 
