@@ -38,6 +38,7 @@ class Led(msgspec.Struct):
     leader: int
     epoch: int
     replicas: list[int]
+    in_sync: list[int]
 
 
 class Topic(msgspec.Struct):
@@ -139,12 +140,10 @@ class View:
             if topic is None or topic.id != found.topic_id:
                 topic = self.topics[name] = Topic(found.topic_id, {})
             for each in found.partitions:
-                self._led(topic, each.partition_index, each.leader_id, each.leader_epoch, each.replica_nodes)
-
-    def _led(self, topic: Topic, index: int, leader: int, epoch: int, replicas: list[int] | None = None) -> None:
-        led = topic.partitions.get(index)
-        if led is None or epoch >= led.epoch or epoch == -1:
-            topic.partitions[index] = Led(leader, epoch, replicas if replicas is not None else led.replicas if led else [])
+                led = topic.partitions.get(each.partition_index)
+                if led is None or each.leader_epoch >= led.epoch or each.leader_epoch == -1:
+                    led = Led(each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes)
+                    topic.partitions[each.partition_index] = led
 
     def heard(
         self,
@@ -155,11 +154,11 @@ class View:
         """What an answer that refuses says of who leads instead (KIP-951)."""
         topic = self.topics.get(place.topic)
         known = topic.partitions.get(place.index) if topic else None
-        if topic is None or known is None or current.leader_id < 0 or current.leader_epoch <= known.epoch:
+        if known is None or current.leader_id < 0 or current.leader_epoch <= known.epoch:
             return
         for each in endpoints:
             self.brokers[each.node_id] = (each.host, each.port)
-        self._led(topic, place.index, current.leader_id, current.leader_epoch)
+        known.leader, known.epoch = current.leader_id, current.leader_epoch
 
     async def led(self, place: Place) -> Led:
         """Who leads a partition, as far as is known. Lost when nobody is."""

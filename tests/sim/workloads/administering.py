@@ -41,8 +41,6 @@ async def administer(program: Program, stage: Stage) -> None:
         await stage.pause(program.chance.expovariate(1 / stage.profile.operation_seconds))
         with suppress(Lost):
             await crew.do_something()
-    with suppress(Lost):
-        await crew.settle()
     stage.is_settled = True
     for what, number in administrator.answered.items():
         stage.count(what, number)
@@ -101,9 +99,15 @@ class Crew:
             return
         name = chance.choice(list(SETTINGS))
         value = chance.choice(SETTINGS[name])
-        if name == "min.insync.replicas" and topic.replicas == 1:
-            value = "1"
+        if name == "min.insync.replicas" and not self._is_in_sync(topic):
+            return
         await self.administrator.configure(topic.name, {name: value})
+
+    def _is_in_sync(self, topic: TopicPlan) -> bool:
+        """A change of min.insync.replicas has Kafka forget who is eligible: a partition that nobody leads then stays so."""
+        known = self.administrator.view.topics.get(topic.name)
+        is_whole = known is not None and all(len(each.in_sync) == len(each.replicas) for each in known.partitions.values())
+        return is_whole and topic.replicas > 1
 
     async def delete_records(self) -> None:
         view = self.administrator.view
@@ -133,11 +137,6 @@ class Crew:
     async def elect(self) -> None:
         is_unclean = self.stage.profile.allows_unclean and self.program.chance.random() < 0.5
         await self.administrator.elect(self.any_place(), is_unclean=is_unclean)
-
-    async def settle(self) -> None:
-        """What could keep writers waiting for ever is taken back."""
-        for topic in list(self.stage.topics.values()):
-            await self.administrator.configure(topic.name, {"min.insync.replicas": "1"})
 
 
 async def change_voters(program: Program, stage: Stage) -> None:

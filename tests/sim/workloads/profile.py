@@ -12,6 +12,7 @@ NODE_SETTINGS: Final = {
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "4000",
     "replica.fetch.wait.max.ms": "250",
+    "replica.fetch.max.bytes": "2000",  # a follower refuses more at once than a segment holds, and some hold no more
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "controller.quorum.fetch.timeout.ms": "1500",
     "controller.quorum.election.timeout.ms": "800",
