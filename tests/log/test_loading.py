@@ -10,7 +10,8 @@ from odradek.log.disk import RealDisk
 from odradek.log.log import Appended, Log
 from odradek.log.names import FileKind, FileState, file_name
 from odradek.wire.errors import ErrorCode, Refused
-from tests.log.disk import Manner, PowerLost, SimDisk
+from tests.log.disk import PowerLost, SimDisk
+from tests.log.medium import Manner
 from tests.log.model import batches_of, check_indexes
 from tests.log.partition import FOLDER, NOW_MS, add, batch, end, files, fill, known, new_log, opened, produced, sent, sim, written
 
@@ -236,6 +237,28 @@ def test_a_reset_repairs_it() -> None:
     log.close(NOW_MS)
     again = opened(sim(log).crash("strict"), log.config, clean=True)
     assert (again.damage, again.end_offset) == (None, 3)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_rot_in_a_segment_that_a_start_reads_for_its_producers_is_damage(clean: bool) -> None:
+    log = new_log(segment_bytes=3 * len(produced(0)))
+    for number in range(10):
+        add(log, produced(number))
+    log.flush(NOW_MS)
+    disk = sim(log).crash("kept")
+    for name in files(log):
+        if name.endswith(".snapshot"):
+            disk.remove(f"{FOLDER}/{name}")  # so that all has to be read
+    disk.flip_bit(path(3), 8 * (len(produced(0)) + 16) + 6)  # the magic of its second batch
+    again = opened(disk, log.config, clean=clean, recovery_point=10)
+    assert again.damage is not None
+    assert (again.damage.offset, again.end_offset) == (4, 10)
+    assert again.read(0, 10_000, 3)
+    with pytest.raises(Refused):
+        add(again, batch())
+    again.close(NOW_MS)
+    again.reset_to(0, NOW_MS)
+    add(again, batch())
 
 
 @pytest.mark.parametrize("flush", [True, False])

@@ -14,7 +14,8 @@ from odradek.log.producer import CorruptSnapshot, Producer, decode_snapshot, enc
 from odradek.log.producer_state import ProducerState
 from odradek.wire.batch import TRANSACTIONAL, BatchHeader
 from tests.kafka.oracle import Oracle, OracleError
-from tests.log.disk import Manner, PowerLost, SimDisk
+from tests.log.disk import PowerLost, SimDisk
+from tests.log.medium import Manner
 
 INT16, INT32, INT64 = st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)
 

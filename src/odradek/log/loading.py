@@ -70,7 +70,7 @@ def open_log(
     if unsound is None:
         log.recovery_point = log.end_offset
         log.is_settled = log.producers.latest_snapshot_offset == log.end_offset or not log.end_offset
-        log.reload_producers(log.end_offset, now_ms)
+        reload_producers(log, now_ms)
     else:
         recover(log, unsound, clean_offset, now_ms)
     if epochs_lost and log.end_offset > log.start_offset:
@@ -179,7 +179,9 @@ def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
     for segment in log.segments[:first]:
         segment.check_indexes()
     log.end_offset = log.bases[first]
-    log.reload_producers(log.end_offset, now_ms)
+    if not reload_producers(log, now_ms):
+        log.end_offset = max(log.recovery_point, log.bases[-1])
+        return
     for number in range(first, len(log.segments)):
         segment = log.segments[number]
         if log.recovery_point <= log.end_offset < segment.base_offset and segment.base_offset > clean_offset:
@@ -199,6 +201,25 @@ def recover(log: Log, first: int, clean_offset: int, now_ms: int) -> None:
         break
     log.recovery_point = min(log.recovery_point, log.end_offset)
     log.producers.map_end_offset = log.end_offset
+
+
+def reload_producers(log: Log, now_ms: int) -> bool:
+    """Reads what is known of producers, perhaps in segments that were synced long ago: whether these are sound."""
+    try:
+        log.reload_producers(log.end_offset, now_ms)
+    except ProtocolError as error:
+        log.damage = Damage(first_broken(log), str(error))
+        log.producers.map_end_offset = log.end_offset
+    return log.damage is None
+
+
+def first_broken(log: Log) -> int:
+    """The offset up to which all batches can be followed."""
+    offset = log.start_offset
+    with suppress(ProtocolError):
+        for _, _, header in log.batches(log.bases[0]):
+            offset = header.next_offset
+    return offset
 
 
 def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
