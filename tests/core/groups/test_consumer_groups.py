@@ -4,7 +4,7 @@ import pytest
 
 from odradek.core.groups.config import ConsumerOverrides, GroupConfig
 from odradek.core.groups.consumer.member import MemberState
-from odradek.core.groups.events import ConfigChanged
+from odradek.core.groups.events import ConfigChanged, Now
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ConsumerGroupHeartbeatRequest
 from tests.core.groups.consumers import Consumer, Consumers, Topics, beat_request, join_request, partitions_of, settle, topic_id
@@ -124,6 +124,14 @@ def test_members_that_come_within_the_assignment_interval_are_assigned_together(
     assert (consumers.group.epoch, consumers.group.target_epoch) == (3, 3)
     settle(a, b, c)
     assert [len(found.partitions) for found in (a, b, c)] == [2, 1, 1]
+
+
+def test_a_clock_that_was_set_back_holds_no_assignment_up(consumers: Consumers, host: Host) -> None:
+    a, b = Consumer(consumers, "a", "t"), Consumer(consumers, "b", "t")
+    a.join()
+    host.now = Now(host.now.monotonic_ms, host.now.wall_ms - 86_400_000)
+    b.join()
+    assert (consumers.group.epoch, consumers.group.target_epoch) == (2, 2)
 
 
 def test_without_an_assignment_interval_each_is_assigned_at_once(topics: Topics) -> None:

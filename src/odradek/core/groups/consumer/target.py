@@ -36,7 +36,8 @@ def update_target(shard: Shard, draft: Draft, wall_ms: int) -> None:
 
 
 def is_due(shard: Shard, draft: Draft, wall_ms: int) -> bool:
-    """Members that come together are assigned together: the next heartbeat after the interval does it."""
+    """Members that come together are assigned together: the next heartbeat after the interval does it. A clock that was set back
+    holds nobody up."""
     last_ms = draft.group.target_timestamp_ms
     interval_ms = shard.config.consumer_settings(draft.group.group_id).assignment_interval_ms
-    return not last_ms or not interval_ms or wall_ms >= last_ms + interval_ms
+    return not last_ms <= wall_ms < last_ms + interval_ms
