@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.log.log import Appended, Log, Origin
+from odradek.log.names import FileKind
 from odradek.log.segment import Slice
 from odradek.wire.batch import CONTROL, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
 from odradek.wire.compression import Codec
@@ -254,13 +255,27 @@ def test_a_batch_that_is_cut_off_at_any_byte_is_left_for_the_next_fetch() -> Non
     assert new_log().append_as_follower(last[:50], now_ms=NOW_MS) is None
 
 
-def test_a_follower_refuses_a_batch_with_a_wrong_crc_and_all_that_came_with_it() -> None:
+@pytest.mark.parametrize("byte", [16, 70])
+def test_a_follower_takes_what_is_before_an_unsound_batch_so_that_it_asks_for_that_next(byte: int) -> None:
     log = new_log()
+    unsound = bytes(flipped(bytearray(sent(1)), byte))
+    assert log.append_as_follower(sent(0) + unsound + sent(2), now_ms=NOW_MS) == Appended(0, 0)
     with pytest.raises(ProtocolError) as refused:
-        log.append_as_follower(sent(0) + bytes(flipped(bytearray(sent(1)), 70)), now_ms=NOW_MS)
+        log.append_as_follower(unsound + sent(2), now_ms=NOW_MS)
     assert code_of(refused.value) is ErrorCode.CORRUPT_MESSAGE
-    assert log.end_offset == 0
-    assert written(log) == b""
+    assert log.end_offset == 1
+    assert written(log) == sent(0)
+
+
+def test_who_reads_a_closed_segment_is_told_of_rot_in_it() -> None:
+    log = new_log(segment_bytes=3 * len(batch()))
+    for _ in range(5):
+        add(log, batch())
+    sim(log).flip_bit(log.segments[0].path(FileKind.LOG), 8 * (len(batch()) + 16) + 6)  # the magic of the second batch
+    assert log.read(0, len(batch()), 5).read()
+    with pytest.raises(Refused) as refused:
+        log.read(1, 10_000, 5)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 UNREADABLE = {

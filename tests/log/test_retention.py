@@ -31,6 +31,16 @@ def expire(log: Log, now_ms: int) -> list[int]:
 # -- by time
 
 
+def test_a_segment_that_cannot_be_read_goes_by_the_time_of_its_file() -> None:
+    disk = sim(aged_log()).crash("kept")
+    disk.flip_bit("/disk/orders-0/00000000000000000000.log", 8 * 16 + 6)
+    disk.remove("/disk/orders-0/00000000000000000000.timeindex")
+    log = opened(disk, LogConfig(segment_bytes=SIZE, retention_ms=2 * DAY_MS), clean=True)
+    log.move_high_watermark(4)
+    assert expire(log, NOW_MS + 2 * DAY_MS) == []
+    assert expire(log, NOW_MS + 3 * DAY_MS) == [0]
+
+
 @pytest.mark.parametrize(("days", "expired"), [(2, []), (3, [0]), (4, [0, 1])])
 def test_a_segment_goes_when_its_greatest_timestamp_is_too_old(days: int, expired: list[int]) -> None:
     log = aged_log(retention_ms=2 * DAY_MS)

@@ -32,7 +32,6 @@ from odradek.wire.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
-    CorruptBatch,
     InvalidBatch,
     check,
     check_produced,
@@ -190,23 +189,23 @@ class Log:
         self, data: Buffer, *, now_ms: int, unwritten: list[tuple[int, BatchHeader]] | None = None
     ) -> Appended | None:
         """Appends what the leader sent, unchanged; a batch that is cut off at the end is left for the next fetch, and so is what
-        a segment cannot hold, unless it is one batch alone. With `unwritten`, the batches are put there, to be written by
-        somebody else."""
+        a segment cannot hold, unless it is one batch alone. An unsound batch is refused when it is the first. With `unwritten`,
+        the batches are put there, to be written by somebody else."""
         self._check_writable()
         batches: list[tuple[int, BatchHeader]] = []
         position, next_offset = 0, self.end_offset
         while position < len(data):
             try:
                 header = read_header(data, position)
-            except CorruptBatch:
-                if len(data) - position >= HEADER_SIZE:
+                if position + header.size > len(data):
+                    break
+                check(data, position, header)
+                if header.is_control and header.producer_id >= 0:  # a marker that nobody can read must not reach the file
+                    check_end_marker(header, memoryview(data)[position : position + header.size])
+            except ProtocolError:
+                if not batches and len(data) - position >= HEADER_SIZE:
                     raise
-                break
-            if position + header.size > len(data):
-                break
-            check(data, position, header)
-            if header.is_control and header.producer_id >= 0:  # a marker that nobody can read must not reach the file
-                check_end_marker(header, memoryview(data)[position : position + header.size])
+                break  # what is before it is taken: the next fetch begins with it, and shows the leader what it has
             if header.base_offset < next_offset:
                 reason = f"offset {header.base_offset} from the leader, where {next_offset} or more was due"
                 raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, reason)

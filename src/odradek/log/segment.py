@@ -303,8 +303,12 @@ class Segment:
         return look_up()
 
     def largest_timestamp(self) -> int:
-        """What retention goes by: the greatest timestamp, or, where records have none, when the file was last written."""
-        timestamp = self.max_timestamp()[0]
+        """What retention goes by: the greatest timestamp, or, where records have none or cannot be read, when the file was last
+        written."""
+        try:
+            timestamp = self.max_timestamp()[0]
+        except ProtocolError:
+            timestamp = NO_TIMESTAMP
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(FileKind.LOG))
 
     def first_timestamp(self) -> int:
@@ -463,6 +467,7 @@ class Segment:
     def seal(self) -> None:
         """Nothing more comes: the time index gets its last entry, and both indexes are saved and freed."""
         self.is_synced = False
+        self._boundaries.clear()  # who reads it from now on looks at what is there: it may rot
         timestamp, offset = self.max_timestamp()
         if timestamp >= 0:
             self.time_index.append(timestamp, offset)
