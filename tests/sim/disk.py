@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from odradek.wire.batch import MAGIC_POSITION, headers
 from tests.log.disk import Faults, SimDisk, SimLock
 from tests.log.medium import Manner, Medium, Node
 
@@ -120,6 +121,19 @@ class SimDisks:
         position = dice.randrange(8 * len(self.medium.node(path).content))
         self.medium.node(path).flip(*divmod(position, 8))
         return position // 8
+
+    def break_batch(self, path: str, dice: random.Random, below: int | None = None) -> int | None:
+        """Rot in the header of some batch of a segment, so that whoever comes by sees it: what is wrong in records alone, only
+        their readers see. Gives its base offset; None when there is no batch, or none that ends at or below an offset."""
+        node = self.medium.node(path)
+        if node.is_rotten:
+            return None
+        found = [(at, header) for at, header in headers(bytes(node.content)) if below is None or header.next_offset <= below]
+        if not found:
+            return None
+        at, header = dice.choice(found)
+        node.flip(at + MAGIC_POSITION, dice.randrange(2, 8))
+        return header.base_offset
 
     def used_bytes(self, folder: str) -> int:
         return self.medium.volumes[folder].used_bytes

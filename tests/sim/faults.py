@@ -16,6 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from odradek.log.folder import METADATA_LOG
+from odradek.log.names import FileKind
+from odradek.node.node import Node
 from tests.log.disk import SYNCS
 from tests.log.medium import Manner
 from tests.sim.cluster import SimCluster, SimNode
@@ -330,6 +333,40 @@ def cold_disk(faults: Faults) -> Ending:
     return lambda: None
 
 
+def rot(faults: Faults) -> Ending | None:
+    """A bit has flipped in a segment that nobody writes any more. Whoever reads it finds out, and copies the partition anew."""
+    member = faults.pick()
+    cold = member.disks.cold_segments(is_replicated)
+    if not cold or member.disks.break_batch(faults.chance.choice(cold), faults.chance) is None:
+        return None
+    faults.lossy = member
+    return lambda: None
+
+
+def rot_at_a_start(faults: Faults) -> Ending | None:
+    """A node is killed, and a bit has flipped below a recovery point when it comes back, where the start looks."""
+    member = faults.pick_up()
+    found = [] if member is None or member.node is None else scanned_below_recovery_points(member.node)
+    if member is None or not found:
+        return None
+    faults.lossy = member
+    member.kill()
+    path, recovery_point = faults.chance.choice(found)
+    member.disks.break_batch(path, faults.chance, recovery_point)
+    return lambda: start(member)
+
+
+def is_replicated(path: str) -> bool:
+    """The metadata is repaired by a person, with a copy of the folder."""
+    return METADATA_LOG not in path
+
+
+def scanned_below_recovery_points(node: Node) -> list[tuple[str, int]]:
+    """The segments that a start would scan, of which a part is known to be synced; and up to where."""
+    logs = [log for folder in node.partitions.folders for log in folder.logs.values()]
+    return [(log.active.path(FileKind.LOG), log.recovery_point) for log in logs if log.active.base_offset < log.recovery_point]
+
+
 # -- clocks
 
 
@@ -356,5 +393,7 @@ KINDS: Final[dict[str, Kind]] = {
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
     "slow disk": Kind(slow_disk, 1, 20),
     "cold disk": Kind(cold_disk, 0, 0),
+    "rot": Kind(rot, 0, 0, is_lossy=True),
+    "rot at a start": Kind(rot_at_a_start, 0.1, 5, is_lossy=True),
     "clock jump": Kind(jump, 0, 0),
 }

@@ -8,6 +8,7 @@ LINKS: Final = {"slow links": 1.0, "connections lost": 1.0, "link cut one way": 
 PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "pause": 1.0, "clean stop": 0.7}
 POWER: Final = {"power loss": 1.5, "power loss, all kept": 0.5}
 DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
+ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
 
 FAULTS: Final[dict[str, dict[str, float]]] = {
@@ -16,8 +17,9 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "processes": {name: 2 * rate for name, rate in PROCESSES.items()},
     "power": {name: 2 * rate for name, rate in (POWER | {"kill": 1.0}).items()},
     "disks": {name: 2 * rate for name, rate in DISKS.items()},
+    "rot": {name: 3 * rate for name, rate in ROT.items()} | {"kill": 1.0, "clean stop": 1.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
-    "all": LINKS | PROCESSES | POWER | DISKS | CLOCKS,
+    "all": LINKS | PROCESSES | POWER | DISKS | CLOCKS | {name: rate / 4 for name, rate in ROT.items()},
 }
 
 assert all(name in KINDS for rates in FAULTS.values() for name in rates)

@@ -7,7 +7,9 @@ import random
 import pytest
 
 from odradek.log.disk import Cold, DiskFailed, DiskFull
+from odradek.wire.batch import CorruptBatch, read_header
 from tests.log.disk import PowerLost
+from tests.log.partition import sent
 from tests.sim.disk import SimDisks
 
 FOLDERS = ("/a/data", "/b/data")
@@ -174,6 +176,19 @@ def test_rot_is_in_sealed_synced_segments_and_stays_there() -> None:
     assert [number for number, value in enumerate(content) if value] == [byte]
     disks.lose_power("kept", random.Random(0))
     assert disks.new_disk().read(cold[0]) == content
+
+
+def test_a_broken_batch_is_one_whose_header_cannot_be_read() -> None:
+    disks = new_disks()
+    file = disks.new_disk().open("/a/data/f", create=True)
+    sizes = [len(sent(offset)) for offset in range(3)]
+    file.append([sent(0), sent(1), sent(2)])
+    assert disks.break_batch("/a/data/f", random.Random(0), below=0) is None
+    base = disks.break_batch("/a/data/f", random.Random(0), below=2)
+    assert base in (0, 1)
+    with pytest.raises(CorruptBatch):
+        read_header(file.read(sum(sizes[:base]), sizes[base]))
+    assert disks.break_batch("/a/data/f", random.Random(0)) is None  # once is enough
 
 
 def test_what_is_not_in_memory_is_cold_until_it_is_read_in() -> None:

@@ -7,7 +7,7 @@ Invariants
 
 import msgspec
 
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatch, check, read_header
+from odradek.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatch, InvalidBatch, check, read_header
 from odradek.wire.control import ControlType, read_control_type
 from odradek.wire.messages import FetchResponse
 from odradek.wire.records import Record, records
@@ -31,12 +31,12 @@ def take(
     coming = sorted(aborted or (), key=lambda each: each.first_offset)
     position = 0
     while position + HEADER_SIZE <= len(data):
-        header = read_header(data, position)
-        if position + header.size > len(data):
-            break
         try:
+            header = read_header(data, position)
+            if position + header.size > len(data):
+                break
             check(data, position, header)
-        except CorruptBatch:
+        except (CorruptBatch, InvalidBatch):
             taken.is_corrupt = True
             break
         while coming and coming[0].first_offset <= header.last_offset:

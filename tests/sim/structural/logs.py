@@ -12,6 +12,7 @@ Invariants
 import weakref
 import zlib
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,8 @@ from odradek.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from odradek.wire.records import records
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
+
+UNKNOWN: Final = -1
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -34,7 +37,7 @@ class Cursor(msgspec.Struct):
 
     segment: Segment | None = None
     position: int = 0
-    next_offset: int = 0
+    next_offset: int = UNKNOWN
     cuts: int = 0
 
 
@@ -51,13 +54,13 @@ def batches_below(medium: Medium, log: Log, offset: int, cursor: Cursor) -> Iter
     """The whole batches that end at or below an offset, from the cursor on, which moves with them."""
     segments = log.segments
     if cursor.segment not in segments or cursor.cuts != log.cuts:
-        cursor.segment, cursor.position, cursor.cuts, cursor.next_offset = segments[0], 0, log.cuts, segments[0].base_offset
+        cursor.segment, cursor.position, cursor.cuts, cursor.next_offset = segments[0], 0, log.cuts, UNKNOWN
     for segment in segments[segments.index(cursor.segment) :]:
         if segment is not cursor.segment:
             cursor.segment, cursor.position = segment, 0
         content = content_of(medium, segment)
         if content is None:
-            cursor.next_offset = -1  # unknown: there may be a hole
+            cursor.next_offset = UNKNOWN  # there may be a hole
             continue
         while cursor.position + HEADER_SIZE <= segment.size:
             header = read_header(content, cursor.position)
@@ -95,14 +98,13 @@ class Committed:
         """Takes what a replica has below its high watermark, and compares it with what others had there. Gives what is new."""
         self.is_compacted |= is_compacted
         cursor = self._cursors.setdefault(log, Cursor())
-        found, expected = [], cursor.next_offset if cursor.segment in log.segments and cursor.cuts == log.cuts else -1
+        found = []
         for batch in batches_below(medium, log, high_watermark, cursor):
             if not self.is_compacted:
                 hold(
-                    expected in (-1, batch.header.base_offset),
-                    f"{self.name} on {who} goes on at {batch.header.base_offset}, where {expected} was due",
+                    cursor.next_offset in (UNKNOWN, batch.header.base_offset),
+                    f"{self.name} on {who} goes on at {batch.header.base_offset}, where {cursor.next_offset} was due",
                 )
-            expected = batch.header.next_offset
             found.append(batch)
             self._compare(who, log, batch)
         return found
