@@ -17,7 +17,8 @@ from tests.sim.structural.partitions import PartitionChecks
 from tests.sim.structural.quorum import QuorumChecks
 
 if TYPE_CHECKING:
-    from tests.sim.cluster import SimCluster
+    from tests.sim.cluster import SimCluster, SimNode
+    from tests.sim.loop import SimLoop
 
 
 class Structure:
@@ -28,6 +29,16 @@ class Structure:
         self.checks = 0
         self.groups_compared = 0
         self.logs_opened = 0
+        self.cuts = 0
+        self._cost = cluster.disk_cost
+        cluster.disk_cost = self._seen
+
+    def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
+        """A log that is cut may lack what is committed until it has fetched it again, which takes no time: so it is looked at."""
+        self._cost(member, loop, kind, path, size)
+        if kind == "truncate" and path.endswith(".log"):
+            self.cuts += 1
+            self.cluster.world.after(0, lambda: self.partitions.check_in_sync(self.cluster))
 
     def check(self) -> None:
         """What the live nodes hold."""

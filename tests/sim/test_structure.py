@@ -95,6 +95,14 @@ def test_looking_changes_nothing_that_the_nodes_do() -> None:
     assert steps(True) == steps(False)
 
 
+def test_a_replica_in_sync_that_cuts_what_is_committed_is_found_at_once(broken: Broken) -> None:
+    _, log = broken.followed()
+    log.truncate_to(5, 0)
+    assert broken.structure.cuts
+    with pytest.raises(Violated, match="in sync, and ends at 5"):
+        broken.cluster.world.run(broken.cluster.world.now_s + 0.000_001)
+
+
 def test_nothing_is_violated_after_a_restart(broken: Broken) -> None:
     world = broken.cluster.world
     broken.cluster.members[2].kill()

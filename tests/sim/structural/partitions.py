@@ -57,6 +57,10 @@ def replicas(node: Node, medium: Medium) -> Iterator[Replica]:
         yield Replica(node, medium, key, name, replication.logs[follower], follower.leader_epoch, None)
 
 
+def all_replicas(cluster: "SimCluster") -> list[Replica]:
+    return [replica for number, node in cluster.nodes.items() for replica in replicas(node, cluster.members[number].disks.medium)]
+
+
 class PartitionChecks:
     def __init__(self) -> None:
         self.leaders: dict[tuple[TopicIdPartition, int], int] = {}
@@ -73,9 +77,7 @@ class PartitionChecks:
         return self.committed[key]
 
     def check(self, cluster: "SimCluster") -> None:
-        found = [
-            replica for number, node in cluster.nodes.items() for replica in replicas(node, cluster.members[number].disks.medium)
-        ]
+        found = all_replicas(cluster)
         for node in cluster.nodes.values():
             self._check_names(node)
         for replica in found:
@@ -85,6 +87,9 @@ class PartitionChecks:
             if replica.log.damage is None:
                 self._check_content(replica)
         self._check_in_sync(found)
+
+    def check_in_sync(self, cluster: "SimCluster") -> None:
+        self._check_in_sync(all_replicas(cluster))
 
     def _check_names(self, node: Node) -> None:
         partitions = getattr(node, "partitions", None)
