@@ -77,7 +77,7 @@ class Lane:
             if not batch.is_under_way:
                 is_first = batch is self.batches[0]
                 is_early = self.program.loop.time() < self.retry_s
-                if (batch.attempts and not is_first) or is_early or under_way >= self.in_flight_max:
+                if (batch.sequence >= 0 and not is_first) or is_early or under_way >= self.in_flight_max:
                     return None
                 return batch
         return None

@@ -1,5 +1,6 @@
 """Programs that administer: one makes the topics and then changes what it can, one takes voters away and brings them back."""
 
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Final
 
@@ -56,13 +57,16 @@ class Crew:
         self.administrator = administrator
         self.made = 0
         self.moving: dict[Place, bool] = {}
+        self.round: list[Callable[[], Coroutine[object, object, None]]] = []
 
     async def do_something(self) -> None:
-        chance = self.program.chance
-        tasks = [self.make_topic, self.delete_topic, self.grow, self.configure, self.configure, self.delete_records]
-        tasks += [self.move, self.move, self.take_back, self.elect, self.elect]
+        """One thing after another, in rounds in which everything has its turn."""
+        if not self.round:
+            self.round = [self.make_topic, self.delete_topic, self.grow, self.configure, self.configure, self.delete_records]
+            self.round += [self.move, self.move, self.take_back, self.elect, self.elect]
+            self.program.chance.shuffle(self.round)
         await self.administrator.view.refresh(self.stage.topics)
-        await chance.choice(tasks)()
+        await self.round.pop()()
 
     def any_topic(self) -> TopicPlan:
         return self.program.chance.choice(list(self.stage.topics.values()))

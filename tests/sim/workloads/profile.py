@@ -29,6 +29,7 @@ NODE_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "5000",
     "group.consumer.min.session.timeout.ms": "5000",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",  # a clock that is set back refuses nothing
     "auto.create.topics.enable": "false",
 }
 

@@ -1,0 +1,177 @@
+"""Simulated clients against a real node, on real sockets: each kind does real work, in old and in new versions."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.node.machine import Machine
+from odradek.node.node import Node
+from odradek.wire.compression import Codec
+from tests.checker.check import check
+from tests.checker.history import CommitEnded, FinalRead, History, Polled
+from tests.node.inside import connected, new_node, port_of, running, until
+from tests.sim.clients.classic import ClassicMember
+from tests.sim.clients.eras import Era
+from tests.sim.clients.fetcher import Taste
+from tests.sim.clients.member import Member, Terms
+from tests.sim.clients.modern import ModernMember
+from tests.sim.clients.producer import Manner, Producer
+from tests.sim.clients.program import Place, Program
+from tests.sim.clients.reader import Reader
+from tests.sim.workloads.finishing import End
+from tests.sim.workloads.plan import Plan
+from tests.sim.workloads.profile import PROFILES
+from tests.sim.workloads.stage import Stage
+
+KINDS = ["oldest", "any", "newest"]
+BATCHES = 12
+SETTINGS = {
+    "group_min_session_timeout_ms": "500",
+    "group_consumer_min_session_timeout_ms": "1000",
+    "group_consumer_session_timeout_ms": "1000",
+    "group_consumer_min_heartbeat_interval_ms": "100",
+    "group_consumer_heartbeat_interval_ms": "100",
+    "offsets_topic_num_partitions": "1",
+}
+
+
+class Scene:
+    """A node, and a history of everything that is done to it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.history = History()
+        self.programs: list[Program] = []
+
+    def program(self, name: str, kind: str = "newest") -> Program:
+        chance = random.Random(name)
+        address = ("127.0.0.1", port_of(self.node))
+        made = Program(name, Machine(), [address], self.history, chance, Era.chosen(chance, kind))
+        self.programs.append(made)
+        return made
+
+    async def judge(self, *topics: str) -> None:
+        """All of it is read once more, and no rule is broken."""
+        end = End(self.program("end"), Stage(PROFILES["calm"], Plan([], [])))
+        await end.view.refresh(topics)
+        for topic in topics:
+            for index in end.view.topics[topic].partitions:
+                assert await end.read(Place(topic, index))
+        end.view.close()
+        assert [program.failures for program in self.programs if program.failures] == []
+        report = check(self.history)
+        assert report.is_well, str(report)
+
+    @property
+    def records_polled(self) -> int:
+        return sum(len(event.records) for event in self.history.events if isinstance(event, Polled))
+
+
+@asynccontextmanager
+async def scene(folder: Path) -> AsyncIterator[Scene]:
+    async with running(new_node(folder, **SETTINGS)) as node, connected(node) as client:
+        assert not await client.create("orders", 3)
+        yield Scene(node)
+
+
+def write(producer: Producer) -> None:
+    for number in range(BATCHES):
+        entries = [(None, f"{producer.program.name} {number} {index}".encode()) for index in range(2)]
+        producer.send(Place("orders", number % 3), entries)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_producer_writes_and_a_reader_reads_it_all(tmp_path: Path, kind: str) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            manners = [
+                Manner(),
+                Manner(codec=Codec.GZIP, in_flight_max=1),
+                Manner(acks=1, is_idempotent=False, in_flight_max=1, codec=Codec.ZSTD),
+                Manner(acks=-1, is_idempotent=False, in_flight_max=1, codec=Codec.LZ4),
+                Manner(acks=0, is_idempotent=False, in_flight_max=1),
+            ]
+            producers = [Producer(here.program(f"writer-{number}", kind), each) for number, each in enumerate(manners)]
+            for producer in producers:
+                write(producer)
+            for producer in producers:
+                await producer.flush()
+            assert [producer.acknowledged for producer in producers] == [2 * BATCHES] * 4 + [0]
+            for has_sessions in (True, False):
+                await read_all(here, kind, has_sessions, records=5 * 2 * BATCHES)
+            await here.judge("orders")
+            for producer in producers:
+                await producer.close()
+            assert sum(len(each.records) for each in here.history.events if isinstance(each, FinalRead)) == 5 * 2 * BATCHES
+
+    asyncio.run(main())
+
+
+async def read_all(here: Scene, kind: str, has_sessions: bool, records: int) -> None:
+    taste = Taste(has_sessions=has_sessions, max_bytes=600, max_wait_ms=50, sends_last_epoch=True)
+    reader = Reader(here.program(f"reader {has_sessions}", kind), taste)
+    reader.assign(*(Place("orders", index) for index in range(3)))
+    async with asyncio.timeout(20):
+        while reader.fetcher.records_read < records:
+            await reader.poll()
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_a_group_reads_and_commits_all_while_members_crash_stall_and_leave(tmp_path: Path, protocol: str, kind: str) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            terms = Terms("group", ("orders",), protocol, None, 1000, 2000, heartbeat_seconds=0.1, commit_seconds=0.05)
+            new: Callable[..., Member] = ModernMember if protocol == "consumer" else ClassicMember
+            members = [new(here.program(f"member-{number}", kind), Taste(max_wait_ms=50), terms) for number in range(3)]
+            for member in members:
+                member.start()
+            producer = Producer(here.program("writer", kind), Manner())
+            await until(lambda: all(member.owned for member in members))
+            write(producer)
+            await until(lambda: all(member.commits for member in members))
+            await members[0].crash()
+            members[1].stall(2.5)
+            await until(lambda: len(members[2].owned) == 3)
+            again = Producer(producer.program.renamed("writer again"), Manner())
+            write(again)
+            await until(lambda: here.records_polled >= 4 * BATCHES)
+            await until(lambda: bool(members[1].owned) and len(members[1].owned) + len(members[2].owned) == 3)
+            await members[2].leave()
+            await until(lambda: len(members[1].owned) == 3)
+            await members[1].leave()
+            await producer.close()
+            await again.close()
+            await here.judge("orders")
+            assert len([each for each in here.history.events if isinstance(each, CommitEnded) and each.acknowledged]) >= 4
+
+    asyncio.run(main())
+
+
+def test_a_static_member_that_comes_back_has_its_share_without_a_rebalance(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+
+            def member(name: str, instance: str) -> ClassicMember:
+                terms = Terms("group", ("orders",), "range", instance, 5000, 5000, heartbeat_seconds=0.1)
+                made = ClassicMember(here.program(name), Taste(max_wait_ms=50), terms)
+                made.start()
+                return made
+
+            first, second = member("first", "a"), member("second", "b")
+            await until(lambda: len(first.owned) + len(second.owned) == 3 and bool(first.owned and second.owned))
+            owned, generation = second.owned, second.generation
+            await second.crash()
+            again = member("second again", "b")
+            await until(lambda: again.owned == owned)
+            assert again.generation == generation == first.generation
+            await first.leave()
+            await again.leave()
+            await here.judge()
+
+    asyncio.run(main())
