@@ -11,12 +11,13 @@ from odradek.core.partition.fetcher import FetcherSettings
 from odradek.core.partition.follower import Follower
 from odradek.log.log import Log
 from odradek.node.machine import Machine
-from odradek.node.replication import EARLIEST, Replication, Source
+from odradek.node.replication import EARLIEST, Replication, Source, begin_within_batch
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import decode_request, encode_response
 from odradek.wire.message import Message
 from odradek.wire.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from tests.core.partition.test_fetcher import follower_of, named, topic_id
+from tests.log.partition import NOW_MS, new_log, sent
 from tests.node.inside import until
 from tests.node.test_peers import Reader, Writer, other_side
 
@@ -118,3 +119,22 @@ def test_a_partition_that_is_added_does_not_wait_for_a_request_that_is_held_back
         assert [named(request) for request in asked] == [keys[:1], keys[:2], keys]
 
     asyncio.run(story())
+
+
+def test_a_log_that_begins_where_records_were_deleted_takes_the_whole_batch_that_they_were_in() -> None:
+    batch = sent(53, 5)
+    log = new_log()
+    log.reset_to(56, NOW_MS)
+    begin_within_batch(log, batch, NOW_MS)
+    log.append_as_follower(batch, now_ms=NOW_MS)
+    assert (log.start_offset, log.end_offset) == (53, 58)
+    begin_within_batch(log, sent(58), NOW_MS)
+    assert log.end_offset == 58  # nothing is thrown away where there are records
+
+
+def test_what_is_not_the_batch_that_a_log_begins_in_changes_nothing() -> None:
+    log = new_log()
+    log.reset_to(56, NOW_MS)
+    for records in (sent(50, 5), sent(56), sent(60), b"", sent(53, 5)[:20]):
+        begin_within_batch(log, records, NOW_MS)
+        assert (log.start_offset, log.end_offset) == (56, 56)

@@ -28,9 +28,11 @@ from odradek.log.log import Log
 from odradek.node.peers import Channel, Unreachable
 from odradek.node.readable import FollowedPartition
 from odradek.node.writing import SLOW_APPEND_SECONDS
+from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.errors import ProtocolError, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from odradek.wire.varint import Buffer
 
 if TYPE_CHECKING:
     from odradek.node.partitions import Partitions
@@ -290,6 +292,7 @@ class Replication:
         if not records:
             return
         writing, now_ms = self.partitions.writing_of(log), self.partitions.now_ms()
+        begin_within_batch(log, records, now_ms)
         if writing.is_slow:
             await writing.append_as_follower(log, records, now_ms, lambda: follower in self.logs)
         else:
@@ -311,3 +314,11 @@ class Replication:
 
     async def close(self) -> None:
         await asyncio.gather(*(source.close() for source in self.sources.values()))
+
+
+def begin_within_batch(log: Log, records: Buffer, now_ms: int) -> None:
+    """DeleteRecords may let the leader's log start in the middle of a batch: a log that is to begin there has the whole of it."""
+    if log.start_offset == log.end_offset and len(records) >= HEADER_SIZE:
+        first = read_header(records)
+        if first.base_offset < log.end_offset <= first.last_offset:
+            log.reset_to(first.base_offset, now_ms)
