@@ -4,7 +4,8 @@ A fault begins, lasts a while, and is ended; several go on at a time. Which, whe
 
 What a cluster promises holds as long as not all copies of a record are lost at once: so a fault that may take away what was
 written and not synced (`is_lossy`) comes only when every partition has all its replicas in sync, and the next one only when it
-has again. All others come whenever they like. A cluster of one node has no other copy, and no such fault.
+has again. All others come whenever they like. A cluster of one node has no other copy, and no such fault; nor has one where a
+single replica is enough for an acknowledgement.
 
 Invariants
  1. Every fault that was begun is ended, at the latest by `heal`.
@@ -53,6 +54,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.endings: dict[int, Ending] = {}
         self.is_over = False
+        self.may_be_lossy = len(cluster.members) > 1
         self.lossy: SimNode | None = None  # the node that may have lost something
         self.slow: dict[SimNode, float] = {}  # nodes with slow disks, and how many seconds an operation takes at most
         self._count = 0
@@ -122,7 +124,7 @@ class Faults:
     # -- what may be lost
 
     def may_lose(self) -> bool:
-        return len(self.cluster.members) > 1 and self.lossy is None and self._all_in_sync()
+        return self.may_be_lossy and self.lossy is None and self._all_in_sync()
 
     def _all_in_sync(self) -> bool:
         nodes = self.cluster.nodes
@@ -130,7 +132,8 @@ class Faults:
             each.loop is None or each.loop.is_paused for each in self.cluster.members.values()
         ):
             return False
-        image = next((node.image for node in nodes.values() if node.controller.is_active), None)
+        active = [node for node in nodes.values() if node.controller.is_active]
+        image = max(active, key=lambda node: node.quorum.epoch).image if active else None
         return image is not None and all(
             len(partition.isr) == len(partition.replicas)
             for topic in image.topics.values()

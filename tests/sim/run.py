@@ -72,6 +72,7 @@ class Run:
         self.structure = Structure(self.cluster)
         self.history = History()
         self.workload = Workload(self.world.seed, profile, self.cluster.bootstrap, self.history, self._start_program)
+        self.faults.may_be_lossy &= not self.workload.stage.plan.is_fragile
         self.programs: list[SimLoop] = []
         self.wrong: list[str] = []
 

@@ -80,7 +80,7 @@ class Crew:
             return
         self.made += 1
         nodes = len(self.program.bootstrap)
-        topic = topic_plan(self.program.chance, f"passing-{self.made}", "passing", nodes)
+        topic = topic_plan(self.program.chance, f"passing-{self.made}", "passing", nodes, is_fragile=self.stage.plan.is_fragile)
         if await self.administrator.create(topic.name, topic.partitions, topic.replicas, topic.configs) == "acknowledged":
             self.stage.topics[topic.name] = topic
 
@@ -103,7 +103,7 @@ class Crew:
             return
         name = chance.choice(list(SETTINGS))
         value = chance.choice(SETTINGS[name])
-        if name == "min.insync.replicas" and not self._is_in_sync(topic):
+        if name == "min.insync.replicas" and not (self.stage.plan.is_fragile and self._is_in_sync(topic)):
             return
         await self.administrator.configure(topic.name, {name: value})
 

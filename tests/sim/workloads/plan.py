@@ -10,6 +10,7 @@ from tests.sim.workloads.profile import Profile
 
 REPLICAS_MAX: Final = 3
 SEGMENT_BYTES: Final = ("2000", "20000")
+FRAGILE_SHARE: Final = 0.2  # of runs
 KEYS: Final = 6  # of a compacted topic
 
 Kind = Literal["kept", "compacted", "short", "passing"]
@@ -33,11 +34,15 @@ class GroupPlan(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct):
+    """A `is_fragile` run has topics with min.insync.replicas=1: two nodes that fail together may take what was acknowledged with
+    them, if one has lost something."""
+
     topics: list[TopicPlan]
     groups: list[GroupPlan]
+    is_fragile: bool = False
 
 
-def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int) -> TopicPlan:
+def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int, *, is_fragile: bool) -> TopicPlan:
     configs: dict[str, str] = {}
     if chance.random() < 0.7:
         configs["internal.segment.bytes"] = chance.choice(SEGMENT_BYTES)
@@ -54,7 +59,7 @@ def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int) -> Topi
     if kind == "short":
         configs |= {"cleanup.policy": "delete", "retention.ms": str(chance.choice((5000, 15_000))), "segment.ms": "2000"}
     replicas = min(nodes, REPLICAS_MAX) if chance.random() < 0.8 else min(nodes, 2)
-    if replicas == 2:
+    if replicas == 2 and is_fragile:
         configs["min.insync.replicas"] = "1"
     return TopicPlan(name, kind, chance.choice((1, 1, 2, 3)), replicas, configs)
 
@@ -62,10 +67,11 @@ def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int) -> Topi
 def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
     chance = random.Random(f"{seed}/plan")
     kinds: Mapping[str, Kind] = {"kept-1": "kept", "kept-2": "kept", "compacted": "compacted", "short": "short"}
-    topics = [topic_plan(chance, name, kind, nodes) for name, kind in kinds.items()]
+    is_fragile = chance.random() < FRAGILE_SHARE
+    topics = [topic_plan(chance, name, kind, nodes, is_fragile=is_fragile) for name, kind in kinds.items()]
     groups = []
     for number in range(profile.groups):
         protocol = profile.protocols[(number + chance.randrange(len(profile.protocols))) % len(profile.protocols)]
         chosen = chance.sample([topic.name for topic in topics], chance.randint(1, len(topics)))
         groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < 0.3))
-    return Plan(topics, groups)
+    return Plan(topics, groups, is_fragile)
