@@ -19,13 +19,14 @@ def check(known: Evidence) -> Report:
 
 
 def _check_keys(known: Evidence, partition: Partition, final: FinalRead, report: Report) -> None:
-    places = known.places(*partition)
+    log = known.log(*partition)
+    places = known.places(log)
     there = known.offsets_of(final)
     committed = [record for record in final.records if (send := known.sender(record)) and known.state_of(send) == "committed"]
     left = {record.key: record for record in committed}  # the last of each
-    for key, offset in known.last_of_key(partition).items():
+    for key, offset in known.last_of_key(log).items():
         place = places[offset]
-        send = known.send_of(*partition, offset, place.key, place.value)
+        send = known.send_of(log, place)
         is_sure = send is not None and known.state_of(send) == "committed" and (*partition, key) not in known.loose_tombstones
         if not is_sure or is_deleted(known, partition, final, offset):
             continue

@@ -76,13 +76,13 @@ def _graph(known: Evidence) -> Graph:
         if each.state == "committed" and each.ending != NEVER
     }
     appends = _appends(known, graph, commits)
-    for begun, ended, event in known.polls:
+    for ended, event in known.polls:
         point = graph.point(f"a poll of {event.client}", event, 0, ended, is_read=True)
         last: dict[Log, int] = {}
         for record in event.records:
-            log = record.topic, record.partition, known.losses(record.topic, begun)
+            log = known.log(record.topic, record.partition, ended)
             last[log] = max(record.offset, last.get(log, 0))
-            send = known.sender(record) if event.isolation == "read_committed" else None
+            send = known.sender(record, ended) if event.isolation == "read_committed" else None
             if send is not None and send.event.transaction in commits:
                 graph.edge(commits[send.event.transaction], point)
         for log, offset in last.items():
@@ -108,8 +108,7 @@ def _appends(known: Evidence, graph: Graph, commits: dict[int, int]) -> dict[Log
                 graph.edge(points[-1], point)
             offsets.append(offset)
             points.append(point)
-            place = places[offset]
-            send = known.send_of(*log[:2], offset, place.key, place.value)
+            send = known.send_of(log, places[offset])
             if send is not None and send.event.transaction in commits:
                 graph.edge(point, commits[send.event.transaction])
     return found
@@ -117,8 +116,8 @@ def _appends(known: Evidence, graph: Graph, commits: dict[int, int]) -> dict[Log
 
 def _append(known: Evidence, graph: Graph, log: Log, offset: int, place: Place, seen: set[int]) -> int | None:
     topic, index, _ = log
-    send = known.send_of(topic, index, offset, place.key, place.value)
-    if send is None or send.event.id in seen or (place.value is None and place.acknowledged is None):
+    send = known.send_of(log, place)
+    if send is None or send.event.id in seen:
         return None
     seen.add(send.event.id)
     is_timely = send.outcome == "acknowledged" and (send.offset == offset or send.event.acks == -1)

@@ -75,13 +75,13 @@ class Evidence:
         self.events = events
         self.sends: dict[int, Send] = {}
         self.sent: dict[tuple[str, int, str | None, str | None], Send] = {}
-        self.acknowledged_at: dict[tuple[str, int, int], Send] = {}
         self.sent_again: list[Send] = []
         self.transactions: dict[int, Transaction] = {}
         self.logs: dict[Log, dict[int, Place]] = {}
         self.conflicts: list[Conflict] = []
         self.finals: dict[Partition, dict[Isolation, FinalRead]] = {}
-        self.polls: list[tuple[int, int, Polled]] = []  # begun, ended
+        self.polls: list[tuple[int, Polled]] = []  # those that overlap no loss, and when they ended
+        self.poll_begun: dict[int, int] = {}  # of each that ended, when it began
         self.compacted: set[str] = set()
         self.retained: set[str] = set()  # topics with retention
         self.deletable: dict[Partition, int] = {}  # below it DeleteRecords was asked for
@@ -89,9 +89,11 @@ class Evidence:
         self.deleted: dict[Partition, tuple[int, int]] = {}  # the highest that was acknowledged, and when
         self.deleted_topics: set[str] = set()
         self.loose_tombstones: set[tuple[str, int, str | None]] = set()  # of keys that may have been deleted at any offset
-        self._losses = [at for at, event in enumerate(events) if isinstance(event, history.LossAllowed)]
+        self._losses = [(at, event) for at, event in enumerate(events) if isinstance(event, history.LossAllowed)]
+        self._losses_at = [at for at, _ in self._losses]
+        self._losses_of: dict[str, list[int]] = {}
         self._poll_begun: dict[str, int] = {}
-        self._last_of_key: dict[Partition, dict[str | None, int]] = {}
+        self._last_of_key: dict[Log, dict[str | None, int]] = {}
         self._offsets: dict[tuple[str, int, Isolation], frozenset[int]] = {}
         for at, event in enumerate(events):
             self._take(at, event)
@@ -115,35 +117,44 @@ class Evidence:
         """How many losses of the topic were allowed before."""
         if not self._losses:
             return 0
-        before = self._losses[: bisect_right(self._losses, at)]
-        affected = (self.events[loss] for loss in before)
-        return sum(not loss.topics or topic in loss.topics for loss in affected if isinstance(loss, history.LossAllowed))
+        if topic not in self._losses_of:
+            self._losses_of[topic] = [when for when, loss in self._losses if not loss.topics or topic in loss.topics]
+        return bisect_right(self._losses_of[topic], at)
 
-    def places(self, topic: str, partition: int, at: int = NEVER) -> dict[int, Place]:
-        return self.logs.get((topic, partition, self.losses(topic, at)), {})
+    def log(self, topic: str, partition: int, at: int = NEVER) -> Log:
+        """The one that there was at that time."""
+        return topic, partition, self.losses(topic, at)
 
-    def send_of(self, topic: str, partition: int, offset: int, key: str | None, value: str | None) -> Send | None:
+    def places(self, log: Log) -> dict[int, Place]:
+        return self.logs.get(log, {})
+
+    def send_of(self, log: Log, place: Place) -> Send | None:
         """Tombstones have no value to know them by: only who was told of its offset is known to have sent one."""
-        if value is not None:
-            return self.sent.get((topic, partition, key, value))
-        send = self.acknowledged_at.get((topic, partition, offset))
-        return send if send is not None and send.event.key == key and send.event.value is None else None
+        if place.value is not None:
+            return self.sent.get((log[0], log[1], place.key, place.value))
+        send = place.acknowledged
+        return send if send is not None and send.event.key == place.key and send.event.value is None else None
 
-    def sender(self, record: Record) -> Send | None:
-        return self.send_of(record.topic, record.partition, record.offset, record.key, record.value)
+    def sender(self, record: Record, at: int = NEVER) -> Send | None:
+        """Who sent what was read at that time."""
+        log = self.log(record.topic, record.partition, at)
+        place = self.places(log).get(record.offset)
+        if place is None or (place.key, place.value) != (record.key, record.value):
+            place = Place(record.key, record.value, at, is_read=True)  # another says otherwise
+        return self.send_of(log, place)
 
     def state_of(self, send: Send) -> str:
         """Whether a record is visible in read_committed: committed, aborted, or unknown."""
         transaction = send.event.transaction
         return "committed" if transaction is None else self.transactions[transaction].state
 
-    def is_visible(self, partition: Partition, offset: int, place: Place, isolation: Isolation) -> bool:
+    def is_visible(self, log: Log, offset: int, place: Place, isolation: Isolation) -> bool:
         """Whether every reader that passes what is at the offset has to get it."""
         if isolation == "read_committed":
-            send = place.acknowledged or self.send_of(*partition, offset, place.key, place.value)
+            send = self.send_of(log, place)
             if send is None or self.state_of(send) != "committed":
                 return False
-        return not self.is_compactable(partition, offset, place)
+        return not self.is_compactable(log, offset, place)
 
     def offsets_of(self, final: FinalRead) -> frozenset[int]:
         key = final.topic, final.partition, final.isolation
@@ -159,26 +170,25 @@ class Evidence:
         """Whether anybody asked for it, whatever the answer was."""
         return name_of(topic) in self.deleted_topics
 
-    def is_compactable(self, partition: Partition, offset: int, place: Place) -> bool:
-        if partition[0] not in self.compacted:
+    def is_compactable(self, log: Log, offset: int, place: Place) -> bool:
+        topic, partition, _ = log
+        if topic not in self.compacted:
             return False
-        is_deleted = place.value is None or (*partition, place.key) in self.loose_tombstones
-        return (
-            is_deleted or self.is_aborted(partition, offset, place) or offset < self.last_of_key(partition).get(place.key, offset)
-        )
+        if log != self.log(topic, partition):
+            return True  # what came in its place may have been lost before anybody saw it
+        is_deleted = place.value is None or (topic, partition, place.key) in self.loose_tombstones
+        return is_deleted or self.is_aborted(log, place) or offset < self.last_of_key(log).get(place.key, offset)
 
-    def is_aborted(self, partition: Partition, offset: int, place: Place) -> bool:
-        send = place.acknowledged or self.send_of(*partition, offset, place.key, place.value)
+    def is_aborted(self, log: Log, place: Place) -> bool:
+        send = self.send_of(log, place)
         return send is not None and self.state_of(send) == "aborted"
 
-    def last_of_key(self, partition: Partition) -> dict[str | None, int]:
+    def last_of_key(self, log: Log) -> dict[str | None, int]:
         """What compaction has to keep. Aborted records go, and take nobody's place."""
-        if partition not in self._last_of_key:
-            places = sorted(self.places(*partition).items())
-            self._last_of_key[partition] = {
-                place.key: offset for offset, place in places if not self.is_aborted(partition, offset, place)
-            }
-        return self._last_of_key[partition]
+        if log not in self._last_of_key:
+            places = sorted(self.places(log).items())
+            self._last_of_key[log] = {place.key: offset for offset, place in places if not self.is_aborted(log, place)}
+        return self._last_of_key[log]
 
     # -- taking events in
 
@@ -221,7 +231,6 @@ class Evidence:
         sent = send.event
         if event.outcome != "acknowledged" or event.offset == UNKNOWN_OFFSET or sent.acks != -1:
             return
-        self.acknowledged_at[sent.topic, sent.partition, event.offset] = send
         place = self._observe(
             Record(sent.topic, sent.partition, event.offset, sent.key, sent.value), send.begun, at, is_read=False
         )
@@ -245,7 +254,9 @@ class Evidence:
 
     def _polled(self, at: int, event: Polled) -> None:
         begun = self._poll_begun.pop(event.client, at)
-        self.polls.append((begun, at, event))
+        self.poll_begun[at] = begun
+        if bisect_right(self._losses_at, begun) == bisect_right(self._losses_at, at):
+            self.polls.append((at, event))
         for each in event.records:
             self._observe(each, begun, at, is_read=True)
 
@@ -280,11 +291,12 @@ class Evidence:
 
     def _resolve_transactions(self) -> None:
         """One of which somebody saw a record in read_committed was committed, whatever its client heard."""
-        readings = [event.records for _, _, event in self.polls if event.isolation == "read_committed"]
-        readings += [read["read_committed"].records for read in self.finals.values() if "read_committed" in read]
-        for record in (record for records in readings for record in records):
-            send = self.sender(record)
-            if send is not None and send.event.transaction is not None:
-                transaction = self.transactions[send.event.transaction]
-                if transaction.state == "unknown":
-                    transaction.state = "committed"
+        readings: list[tuple[int, Polled | FinalRead]] = [*self.polls]
+        readings += [(NEVER, reading) for each in self.finals.values() for reading in each.values()]
+        for at, event in readings:
+            for record in event.records if event.isolation == "read_committed" else []:
+                send = self.sender(record, at)
+                if send is not None and send.event.transaction is not None:
+                    transaction = self.transactions[send.event.transaction]
+                    if transaction.state == "unknown":
+                        transaction.state = "committed"

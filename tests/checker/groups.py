@@ -165,9 +165,10 @@ class Offsets:
         what = f"{event.client} begins with {name(partition)} at {offset}"
         if offset < possible[0]:
             self.report.found("start_of_assignment", f"{what}, {assigned.group} had committed {possible[0]}", assigned, event)
-        places = self.known.places(*partition)
+        log = self.known.log(*partition)
+        places = self.known.places(log)
         for missed in range(possible[-1], offset):
-            if missed in places and self.known.is_visible(partition, missed, places[missed], event.isolation):
+            if missed in places and self.known.is_visible(log, missed, places[missed], event.isolation):
                 sentence = (
                     f"{what}, {assigned.group} had committed no more than {possible[-1]}: {places[missed].value!r} is left out"
                 )

@@ -146,7 +146,7 @@ class Cluster:
 
     def refuse(self) -> None:
         producer = self.chance.choice([*PRODUCERS, PLAIN])
-        if self.unsent[producer]:
+        if self.unsent[producer] and not self.unsent[producer][-1].attempts:
             under = self.unsent[producer].pop()
             self._tell(history.SendEnded(0, producer, under.event.id, "refused"))
 
@@ -197,17 +197,15 @@ class Cluster:
             log.entries = [entry for entry in log.entries if entry.offset >= log.start]
 
     def lose(self) -> None:
-        """Power is lost everywhere: of `u` only a part is there again."""
-        if self.transaction is not None or self.in_doubt is not None or self.chance.random() < 0.5:
-            return
-        log = self.logs[PARTITIONS[1]]
-        if any(entry.send is None for entry in log.entries):
-            return
-        self._tell(history.LossAllowed(0, "a", "power lost", ["u"]))
-        end = self.chance.randint(log.start, log.end)
+        """Power is lost everywhere: of a log only a part is there again. `t` is spared: of one all is to be sure."""
+        lost = self.chance.choice(PARTITIONS[1:])
+        log = self.logs[lost]
+        markers = [entry.offset + 1 for entry in log.entries if entry.send is None]
+        end = self.chance.randint(max([log.start, *markers]), log.end)
+        self._tell(history.LossAllowed(0, "a", "power lost", [lost[0]]))
         self._cut_to(log, end)
         for (reader, partition), position in list(self.positions.items()):
-            if partition == PARTITIONS[1] and position > end:
+            if partition == lost and position > end:
                 self._move(reader, partition, end)
 
     # -- reading

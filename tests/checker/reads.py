@@ -8,7 +8,7 @@ last of one poll and the first of the next (external). Who begins past the start
 from bisect import bisect_left
 
 from tests.checker import history
-from tests.checker.evidence import Evidence, Partition
+from tests.checker.evidence import Evidence, Log, Partition
 from tests.checker.history import UNKNOWN_OFFSET, Polled, Position
 from tests.checker.report import Report
 from tests.checker.writes import name
@@ -27,10 +27,9 @@ class Reading:
     def __init__(self, known: Evidence) -> None:
         self.known = known
         self.report = Report()
-        self.begun = {ended: begun for begun, ended, _ in known.polls}
         self.positions: dict[str, dict[Partition, int]] = {}  # by client, of what comes next
         self.last: dict[tuple[str, Partition], history.AnyEvent] = {}  # that moved the position
-        self.offsets: dict[tuple[str, int, int], list[int]] = {}  # of each log, in order
+        self.offsets: dict[Log, list[int]] = {}  # of each log, in order
 
     def take(self, at: int, event: history.AnyEvent) -> None:
         match event:
@@ -97,18 +96,19 @@ class Reading:
             sentence = f"{event.client} goes back in {name(partition)} from {here} to {offset} {how}"
             self.report.found("nonmonotonic_poll", sentence, before, event)
             return
-        for missed in self._between(at, partition, here, offset):
-            place = self.known.places(*partition, self.begun[at])[missed]
-            if not self.known.is_visible(partition, missed, place, event.isolation):
-                continue
-            rule = "unseen_record" if place.acknowledged else "skipped_poll"
-            sentence = f"{event.client} goes in {name(partition)} from {here} to {offset} {how}, past {place.value!r} at {missed}"
-            self.report.found(rule, sentence, before, event, self.known.events[place.at])
+        log = self.known.log(*partition, self.known.poll_begun[at])
+        places = self.known.places(log)
+        for missed in self._between(log, here, offset):
+            place = places[missed]
+            if self.known.is_visible(log, missed, place, event.isolation):
+                rule = "unseen_record" if place.acknowledged else "skipped_poll"
+                way = f"goes in {name(partition)} from {here} to {offset} {how}"
+                sentence = f"{event.client} {way}, past {place.value!r} at {missed}"
+                self.report.found(rule, sentence, before, event, self.known.events[place.at])
 
-    def _between(self, at: int, partition: Partition, here: int, there: int) -> list[int]:
-        topic, index = partition
-        log = topic, index, self.known.losses(topic, self.begun[at])
+    def _between(self, log: Log, here: int, there: int) -> list[int]:
+        """The offsets at which somebody saw a record."""
         if log not in self.offsets:
-            self.offsets[log] = sorted(self.known.logs.get(log, {}))
+            self.offsets[log] = sorted(self.known.places(log))
         offsets = self.offsets[log]
         return offsets[bisect_left(offsets, here) : bisect_left(offsets, there)]

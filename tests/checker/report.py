@@ -12,6 +12,7 @@ import msgspec
 from tests.checker.history import AnyEvent
 
 EXAMPLES_MAX: Final = 3  # of a rule, for people
+EVENT_CHARACTERS_MAX: Final = 300
 
 RULES: Final = {
     "unique_values": "a value is sent once under its key (or the workload cannot be judged)",
@@ -82,7 +83,7 @@ class Report(msgspec.Struct):
             lines.append(f"{rule}, {count} times; the rule: {RULES[rule]}")
             for each in [each for each in self.violations if each.rule == rule][:EXAMPLES_MAX]:
                 lines.append(f"  {each.sentence}")
-                lines += [f"    {event}" for event in each.events]
+                lines += [f"    {str(event)[:EVENT_CHARACTERS_MAX]}" for event in each.events]
         if self.is_well:
             lines.append("no violation")
         return "\n".join(lines)

@@ -18,7 +18,7 @@ def check(known: Evidence) -> Report:
     for state in ("committed", "aborted", "unknown"):
         report.looked_at(f"transactions {state}", sum(each.state == state for each in known.transactions.values()))
     for at, event, record in _committed_reads(known):
-        send = known.sender(record)
+        send = known.sender(record, at)
         if send is not None and send.event.transaction is not None:
             _check_read(at, event, record, send, known.transactions[send.event.transaction], report)
     _check_last_stable_offset(known, report)
@@ -30,7 +30,7 @@ def check(known: Evidence) -> Report:
 
 def _committed_reads(known: Evidence) -> Iterator[tuple[int, Polled | FinalRead, Record]]:
     """All records that were read in read_committed, and when."""
-    polls: list[tuple[int, Polled | FinalRead]] = [(ended, event) for _, ended, event in known.polls]
+    polls: list[tuple[int, Polled | FinalRead]] = [*known.polls]
     finals = [(NEVER - 1, reading) for readings in known.finals.values() for reading in readings.values()]
     for at, event in polls + finals:
         if event.isolation == "read_committed":
@@ -63,7 +63,7 @@ def _check_last_stable_offset(known: Evidence, report: Report) -> None:
     ends = {partition: list(accumulate((end for _, end in sorted(pairs)), max)) for partition, pairs in open_until.items()}
     for pairs in open_until.values():
         pairs.sort()
-    for _, at, event in known.polls:
+    for at, event in known.polls:
         if event.isolation != "read_committed":
             continue
         for record in event.records:

@@ -4,7 +4,7 @@ What an acknowledgement is worth: with acks=all the record stays, whatever happe
 and without acks nobody said anything: such a record may be gone, but not any more once somebody has read it.
 """
 
-from tests.checker.evidence import NEVER, Evidence, Partition, Place, Send
+from tests.checker.evidence import NEVER, Evidence, Log, Partition, Place, Send
 from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead
 from tests.checker.report import Report
 
@@ -20,8 +20,8 @@ def check(known: Evidence) -> Report:
         events = known.events[conflict.first.at], known.events[conflict.at]
         where = f"offset {conflict.offset} of {name(conflict.partition)}"
         report.found("two_values", f"{where} is {conflict.first.value!r} and {conflict.value!r}", *events)
-    for (topic, index, _), places in known.logs.items():
-        _check_places(known, (topic, index), places, report)
+    for log in known.logs:
+        _check_places(known, log, report)
     for partition in known.partitions:
         _check_final(known, partition, report)
     _check_offsets_unknown(known, report)
@@ -46,14 +46,15 @@ def is_deleted(known: Evidence, partition: Partition, final: FinalRead, offset: 
 # -- from the offsets to the sends
 
 
-def _check_places(known: Evidence, partition: Partition, places: dict[int, Place], report: Report) -> None:
+def _check_places(known: Evidence, log: Log, report: Report) -> None:
     """Every record has its send; an idempotent one comes once and in order, another once for each time it was tried."""
+    partition, places = log[:2], known.places(log)
     seen: dict[int, tuple[int, Place]] = {}
     last: dict[str, Send] = {}
     report.looked_at("offsets", len(places))
     for offset in sorted(places):
         place = places[offset]
-        send = known.send_of(*partition, offset, place.key, place.value)
+        send = known.send_of(log, place)
         told = known.events[place.at]
         where = f"{place.value!r} is at offset {offset} of {name(partition)}"
         first = known.sent.get((*partition, place.key, place.value))
@@ -86,7 +87,8 @@ def _check_duplicate(known: Evidence, send: Send, first: tuple[int, Place], seco
 
 def _check_final(known: Evidence, partition: Partition, report: Report) -> None:
     final = final_of(known, partition)
-    places = known.places(*partition)
+    log = known.log(*partition)
+    places = known.places(log)
     if final is None:
         acknowledged = [place.acknowledged for place in places.values() if place.acknowledged]
         if acknowledged and not known.is_topic_deleted(partition[0]):
@@ -99,7 +101,7 @@ def _check_final(known: Evidence, partition: Partition, report: Report) -> None:
     for offset, place in places.items():
         if offset in there or is_deleted(known, partition, final, offset):
             continue
-        if partition[0] not in known.compacted and known.is_visible(partition, offset, place, final.isolation):
+        if partition[0] not in known.compacted and known.is_visible(log, offset, place, final.isolation):
             report.found("lost_write", _loss(partition, offset, place), *_witnesses(known, place), without_records(final))
 
 
