@@ -3,7 +3,8 @@
 Which records a compacted log still has beside these is its own affair. Where they are is held by the other rules.
 """
 
-from tests.checker.evidence import Evidence, Partition
+from tests.checker.evidence import Evidence
+from tests.checker.facts import Partition
 from tests.checker.history import FinalRead
 from tests.checker.report import Report
 from tests.checker.writes import final_of, is_deleted, name, without_records

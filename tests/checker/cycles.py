@@ -12,7 +12,8 @@ one point for its writes. That a poll did not see something says nothing (it may
 
 from bisect import bisect_right
 
-from tests.checker.evidence import NEVER, Evidence, Log, Place
+from tests.checker.evidence import Evidence
+from tests.checker.facts import NEVER, Log, Place
 from tests.checker.history import AnyEvent
 from tests.checker.report import Report
 

@@ -6,68 +6,16 @@ Invariants
  1. A record is at an offset if an acknowledgement with acks=all, a reader, or the final reading says so. What a leader alone
     acknowledged (acks=1) may have been cut off, and says nothing.
  2. What was seen before a loss that is allowed is not held against what is seen after it: each time between has its own log.
- 3. A point in time is the index of an event.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
 from tests.checker import history
-from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead, Isolation, Outcome, Polled, Record, SendBegun
-
-NEVER: Final = 1 << 62  # the time of what has not happened
-
-Partition = tuple[str, int]
-Log = tuple[str, int, int]  # topic, partition, and how many losses were allowed before
-
-
-class Send(msgspec.Struct):
-    event: SendBegun
-    begun: int
-    ended: int = NEVER
-    outcome: Outcome = "unknown"
-    offset: int = UNKNOWN_OFFSET
-    attempts: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.event.value!r} (producer {self.event.producer}, acks {self.event.acks})"
-
-
-class Transaction(msgspec.Struct):
-    """`ended` when its client knew how."""
-
-    id: int
-    begun: int
-    ending: int = NEVER
-    ended: int = NEVER
-    state: str = "aborted"  # until somebody asks for a commit
-    sends: list[Send] = []
-
-
-class Place(msgspec.Struct):
-    """The record at an offset, and who first said so."""
-
-    key: str | None
-    value: str | None
-    at: int
-    is_read: bool
-    acknowledged: Send | None = None
-
-
-class Conflict(msgspec.Struct):
-    partition: Partition
-    offset: int
-    first: Place
-    value: str | None
-    at: int
-
-
-def name_of(topic: str) -> str:
-    """Without its incarnation."""
-    return topic.partition("@")[0]
+from tests.checker.facts import NEVER, Conflict, Log, Partition, Place, Send, Transaction, name_of
+from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead, Isolation, Polled, Record, SendBegun
+from tests.checker.losses import Losses
 
 
 class Evidence:
@@ -89,22 +37,14 @@ class Evidence:
         self.deleted: dict[Partition, tuple[int, int]] = {}  # the highest that was acknowledged, and when
         self.deleted_topics: set[str] = set()
         self.loose_tombstones: set[tuple[str, int, str | None]] = set()  # of keys that may have been deleted at any offset
-        self._losses = [(at, event) for at, event in enumerate(events) if isinstance(event, history.LossAllowed)]
-        self._losses_at = [at for at, _ in self._losses]
-        self._losses_of: dict[str, list[int]] = {}
+        self.losses = Losses(events)
         self._poll_begun: dict[str, int] = {}
         self._last_of_key: dict[Log, dict[str | None, int]] = {}
         self._offsets: dict[tuple[str, int, Isolation], frozenset[int]] = {}
         for at, event in enumerate(events):
             self._take(at, event)
         self._resolve_transactions()
-        for send in self.sends.values():
-            sent, is_placed = (
-                send.event,
-                send.outcome == "acknowledged" and send.event.acks == -1 and send.offset != UNKNOWN_OFFSET,
-            )
-            if sent.value is None and send.outcome != "refused" and not is_placed:
-                self.loose_tombstones.add((sent.topic, sent.partition, sent.key))
+        self._find_loose_tombstones()
 
     @property
     def partitions(self) -> list[Partition]:
@@ -113,17 +53,9 @@ class Evidence:
 
     # -- looking things up
 
-    def losses(self, topic: str, at: int = NEVER) -> int:
-        """How many losses of the topic were allowed before."""
-        if not self._losses:
-            return 0
-        if topic not in self._losses_of:
-            self._losses_of[topic] = [when for when, loss in self._losses if not loss.topics or topic in loss.topics]
-        return bisect_right(self._losses_of[topic], at)
-
     def log(self, topic: str, partition: int, at: int = NEVER) -> Log:
         """The one that there was at that time."""
-        return topic, partition, self.losses(topic, at)
+        return topic, partition, self.losses.count(topic, at)
 
     def places(self, log: Log) -> dict[int, Place]:
         return self.logs.get(log, {})
@@ -164,7 +96,7 @@ class Evidence:
 
     def is_before_loss(self, topic: str, at: int) -> bool:
         """Whether it may be gone, because something happened after which it may."""
-        return self.losses(topic, at) != self.losses(topic)
+        return self.losses.count(topic, at) != self.losses.count(topic)
 
     def is_topic_deleted(self, topic: str) -> bool:
         """Whether anybody asked for it, whatever the answer was."""
@@ -240,10 +172,10 @@ class Evidence:
     def _observe(self, record: Record, begun: int, at: int, is_read: bool) -> Place | None:
         """What overlaps a loss may be of before or of after, and shows nothing."""
         topic, partition, offset, key, value = msgspec.structs.astuple(record)
-        losses = self.losses(topic, at)
-        if losses != self.losses(topic, begun):
+        where = self.log(topic, partition, at)
+        if where != self.log(topic, partition, begun):
             return None
-        log = self.logs.setdefault((topic, partition, losses), {})
+        log = self.logs.setdefault(where, {})
         place = log.get(offset)
         if place is None:
             place = log[offset] = Place(key, value, at, is_read)
@@ -255,7 +187,7 @@ class Evidence:
     def _polled(self, at: int, event: Polled) -> None:
         begun = self._poll_begun.pop(event.client, at)
         self.poll_begun[at] = begun
-        if bisect_right(self._losses_at, begun) == bisect_right(self._losses_at, at):
+        if not self.losses.overlap(begun, at):
             self.polls.append((at, event))
         for each in event.records:
             self._observe(each, begun, at, is_read=True)
@@ -300,3 +232,9 @@ class Evidence:
                     transaction = self.transactions[send.event.transaction]
                     if transaction.state == "unknown":
                         transaction.state = "committed"
+
+    def _find_loose_tombstones(self) -> None:
+        for send in self.sends.values():
+            is_placed = send.outcome == "acknowledged" and send.event.acks == -1 and send.offset != UNKNOWN_OFFSET
+            if send.event.value is None and send.outcome != "refused" and not is_placed:
+                self.loose_tombstones.add((send.event.topic, send.event.partition, send.event.key))

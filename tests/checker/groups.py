@@ -6,7 +6,8 @@ refused. That both believe to own it for a while, because one has not been told 
 
 from tests.checker import history
 from tests.checker.committed import BEFORE_ALL, NOBODY, Register
-from tests.checker.evidence import Evidence, Partition
+from tests.checker.evidence import Evidence
+from tests.checker.facts import Partition
 from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, Polled, Position
 from tests.checker.report import Report
 from tests.checker.writes import name

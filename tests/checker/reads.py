@@ -8,7 +8,8 @@ last of one poll and the first of the next (external). Who begins past the start
 from bisect import bisect_left
 
 from tests.checker import history
-from tests.checker.evidence import Evidence, Log, Partition
+from tests.checker.evidence import Evidence
+from tests.checker.facts import Log, Partition
 from tests.checker.history import UNKNOWN_OFFSET, Polled, Position
 from tests.checker.report import Report
 from tests.checker.writes import name

@@ -5,7 +5,8 @@ What was asked for and never answered may happen at any time: then nothing is kn
 
 import msgspec
 
-from tests.checker.evidence import NEVER, Evidence
+from tests.checker.evidence import Evidence
+from tests.checker.facts import NEVER
 from tests.checker.history import Outcome, TopicBegun, TopicEnded, TopicsSeen
 from tests.checker.report import Report
 

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
-from tests.checker.evidence import NEVER, Evidence, Partition, Send, Transaction
+from tests.checker.evidence import Evidence
+from tests.checker.facts import NEVER, Partition, Send, Transaction
 from tests.checker.history import AnyEvent, FinalRead, Polled, Record
 from tests.checker.report import Report
 from tests.checker.writes import is_deleted, name, without_records
@@ -56,7 +57,7 @@ def _check_last_stable_offset(known: Evidence, report: Report) -> None:
     Only of transactions that were committed in the end it is known that nobody else, as a time-out, had ended them before."""
     open_until: dict[Partition, list[tuple[int, int]]] = {}
     for transaction in known.transactions.values():
-        if transaction.state == "committed" and not any(known.losses(send.event.topic) for send in transaction.sends):
+        if transaction.state == "committed" and not any(known.losses.count(send.event.topic) for send in transaction.sends):
             for send in transaction.sends:
                 if send.outcome == "acknowledged" and send.offset >= 0:
                     open_until.setdefault((send.event.topic, send.event.partition), []).append((send.offset, transaction.ending))
@@ -80,7 +81,7 @@ def _check_whole(known: Evidence, transaction: Transaction, report: Report) -> N
         final = known.finals.get(partition, {}).get("read_committed")
         if final is None or send.outcome != "acknowledged" or send.offset < 0 or partition[0] in known.compacted:
             continue
-        if is_deleted(known, partition, final, send.offset) or known.losses(partition[0], send.begun) != known.losses(
+        if is_deleted(known, partition, final, send.offset) or known.losses.count(partition[0], send.begun) != known.losses.count(
             partition[0]
         ):
             continue

@@ -4,7 +4,8 @@ What an acknowledgement is worth: with acks=all the record stays, whatever happe
 and without acks nobody said anything: such a record may be gone, but not any more once somebody has read it.
 """
 
-from tests.checker.evidence import NEVER, Evidence, Log, Partition, Place, Send
+from tests.checker.evidence import Evidence
+from tests.checker.facts import NEVER, Log, Partition, Place, Send
 from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead
 from tests.checker.report import Report
 
