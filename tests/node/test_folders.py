@@ -2,6 +2,7 @@
 it. The folder of the metadata, or the last one, takes the node with it."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -109,6 +110,21 @@ def test_partitions_are_spread_over_the_folders_and_the_controller_hears_which_i
         ids = {folder.path: folder.directory_id for folder in scene.node.partitions.folders}
         for name in ("a", "b"):
             assert {scene.directory(index) for index in scene.inside(name)} == {ids[str(tmp_path / name)]}
+
+    play(tmp_path, scenario)
+
+
+def test_a_folder_that_fails_between_the_records_of_an_answer_and_its_aborted_transactions_refuses_it(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        index = scene.inside("b")[0]
+        assert await scene.client.produce("things", b"second", index=index) == OK
+        partition = scene.node.partitions.by_name["things"][index]
+        found = partition.read(0, 1_000_000, 1, at_least_one=True)
+        partition.log.disk.fail(OSError(errno.EIO, "Input/output error"))
+        with pytest.raises(Refused) as refused:
+            partition.aborted(0, found)
+        assert refused.value.code == OFFLINE
+        await until(lambda: len(scene.node.partitions.folders) == 1)
 
     play(tmp_path, scenario)
 

@@ -74,7 +74,10 @@ class Readable:
             disk.is_hasty = False
 
     def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
-        return self.log.aborted(offset, found)
+        try:
+            return self.log.aborted(offset, found)
+        except DiskFailed as error:
+            raise self.host.refused(self, error) from error
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
