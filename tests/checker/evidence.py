@@ -235,6 +235,8 @@ class Evidence:
 
     def _find_loose_tombstones(self) -> None:
         for send in self.sends.values():
-            is_placed = send.outcome == "acknowledged" and send.event.acks == -1 and send.offset != UNKNOWN_OFFSET
-            if send.event.value is None and send.outcome != "refused" and not is_placed:
-                self.loose_tombstones.add((send.event.topic, send.event.partition, send.event.key))
+            sent = send.event
+            if sent.value is None and send.outcome != "refused":
+                place = self.places(self.log(sent.topic, sent.partition)).get(send.offset)
+                if place is None or place.acknowledged is not send:
+                    self.loose_tombstones.add((sent.topic, sent.partition, sent.key))
