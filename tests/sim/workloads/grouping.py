@@ -18,7 +18,7 @@ SESSION_TIMEOUT_MS: Final = 5000
 REBALANCE_TIMEOUT_MS: Final = 6000
 RACKS: Final = 3
 AWAY_SECONDS_MAX: Final = 8.0
-WITNESS_SECONDS: Final = 1.5
+WITNESS_SECONDS: Final = 2.5
 
 
 async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
