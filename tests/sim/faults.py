@@ -4,8 +4,9 @@ A fault begins, lasts a while, and is ended; several go on at a time. Which, whe
 
 What a cluster promises holds as long as not all copies of a record are lost at once: so a fault that may take away what was
 written and not synced (`is_lossy`) comes only when every partition has all its replicas in sync, and the next one only when it
-has again. All others come whenever they like. A cluster of one node has no other copy, and no such fault; nor has one where a
-single replica is enough for an acknowledgement.
+has again. Until then no other process ends without its clean mark (`is_unclean`): after that the controller cannot know which of
+two logs is whole. All others come whenever they like. A cluster of one node has no other copy, and no lossy fault; nor has one
+where a single replica is enough for an acknowledgement.
 
 Invariants
  1. Every fault that was begun is ended, at the latest by `heal`.
@@ -43,6 +44,7 @@ class Kind(NamedTuple):
     seconds_min: float
     seconds_max: float
     is_lossy: bool = False
+    is_unclean: bool = False
 
 
 class Faults:
@@ -78,7 +80,7 @@ class Faults:
     def begin(self, name: str) -> bool:
         """One fault of this kind, now; whether it could begin."""
         kind = KINDS[name]
-        if kind.is_lossy and not self.may_lose():
+        if (kind.is_lossy and not self.may_lose()) or (kind.is_unclean and self.lossy is not None):
             return False
         ending = kind.begin(self)
         if ending is None:
@@ -386,12 +388,12 @@ KINDS: Final[dict[str, Kind]] = {
     "link cut one way": Kind(cut_one_way, 1, 20),
     "node cut off": Kind(isolate, 1, 25),
     "network split": Kind(split, 1, 20),
-    "kill": Kind(kill, 0.01, 15),
-    "kill of all": Kind(kill_all, 0.1, 5),
+    "kill": Kind(kill, 0.01, 15, is_unclean=True),
+    "kill of all": Kind(kill_all, 0.1, 5, is_unclean=True),
     "pause": Kind(pause, 0.05, 15),
     "clean stop": Kind(stop, 0.1, 10),
     "power loss": Kind(lose_power, 0.5, 15, is_lossy=True),
-    "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15),
+    "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15, is_unclean=True),
     "disk full": Kind(fill_disk, 1, 20),
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
     "slow disk": Kind(slow_disk, 1, 20),
