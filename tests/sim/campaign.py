@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from tests.checker.history import AnyEvent
 from tests.sim.profiles import FAULTS
 from tests.sim.run import Result, Run, Setting, run
@@ -31,7 +33,16 @@ RUNS_OF_A_PROCESS: Final = 50  # then another takes its place: nothing piles up
 TOP: Final = 12
 
 
-def chosen(seed: int, given: argparse.Namespace) -> Setting:
+class Given(msgspec.Struct, frozen=True):
+    """What was said, and is not left to the seed."""
+
+    nodes: int | None = None
+    profile: str | None = None
+    faults: str | None = None
+    seconds: float | None = None
+
+
+def chosen(seed: int, given: Given) -> Setting:
     """What a seed is made of, unless it was said."""
     chance = random.Random(f"setting of {seed}")
     nodes, profile, faults = chance.choice(NODES), chance.choice(WORKS), chance.choice(TROUBLES)
@@ -162,10 +173,15 @@ def main() -> int:
     parser.add_argument("--faults", choices=FAULTS)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
-    if given.seed is not None:
-        return 1 if replay(chosen(given.seed, given)).wrong else 0
-    figures = campaign([chosen(seed, given) for seed in given.seeds], given.processes)
+    parser.add_argument("--digest", action="store_true", help="of one seed, and nothing else")
+    said = parser.parse_args()
+    given = Given(said.nodes, said.profile, said.faults, said.seconds)
+    if said.digest:
+        print(quietly(chosen(said.seed, given)).digest)
+        return 0
+    if said.seed is not None:
+        return 1 if replay(chosen(said.seed, given)).wrong else 0
+    figures = campaign([chosen(seed, given) for seed in said.seeds], said.processes)
     print(f"\n{figures}")
     return 1 if figures.wrong else 0
 

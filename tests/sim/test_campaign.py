@@ -1,0 +1,60 @@
+"""A short campaign of simulated clusters, with seeds that stay and with some that are new each time. `make sim` is the long one.
+
+A fresh seed that fails is in the message, as the command that tells it again.
+"""
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim.campaign import Given, chosen, quietly, seeds
+from tests.sim.run import Result, Setting
+
+SECONDS = 25.0
+FIXED = range(1, 9)
+FRESH = 4
+HASH_SEEDS = ("1", "2")
+SAME = Setting(seed=5, nodes=3, seconds=10.0)
+
+
+def judged(setting: Setting) -> Result:
+    result = quietly(setting)
+    assert not result.wrong, "\n".join((f"make sim {setting}", *result.wrong))
+    assert result.checked["sends acknowledged"] > 0
+    assert result.looks > SECONDS
+    return result
+
+
+@pytest.mark.parametrize("seed", FIXED)
+def test_a_cluster_keeps_its_promises_through_the_faults_of_a_seed(seed: int) -> None:
+    judged(chosen(seed, Given(seconds=SECONDS)))
+
+
+@pytest.mark.parametrize("number", range(FRESH))
+def test_a_cluster_keeps_its_promises_through_faults_that_nobody_has_seen(number: int) -> None:
+    del number
+    judged(chosen(random.SystemRandom().randrange(1_000_000, 1_000_000_000), Given(seconds=SECONDS)))
+
+
+def test_every_kind_of_fault_comes_in_a_long_run() -> None:
+    result = judged(Setting(seed=2, nodes=3, faults="all", seconds=240.0))
+    assert len(result.faults) > len(FIXED)
+
+
+def test_one_seed_is_one_run_whatever_the_process_hashes_by() -> None:
+    digests = []
+    for hash_seed in HASH_SEEDS:
+        command = [sys.executable, "-m", "tests.sim.campaign", "--digest", "--seed", str(SAME.seed), "--nodes", str(SAME.nodes)]
+        command += ["--profile", SAME.profile, "--faults", SAME.faults, "--seconds", str(SAME.seconds)]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        digests.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    assert digests[0] == digests[1]
+    assert len(digests[0]) > len("sha256")
+
+
+def test_seeds_are_a_number_of_them_or_a_range() -> None:
+    assert list(seeds("3")) == [1, 2, 3]
+    assert list(seeds("5-6")) == [5, 6]
