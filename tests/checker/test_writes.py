@@ -54,6 +54,13 @@ RIGHT = {
         p send b > 1
         f final b@1 start=1
     """,
+    "a retry of what retention has taken may be appended again": """
+        a allows delete
+        p sends a
+        r polls a@0
+        p told a > 1 attempts=2
+        f final a@1 start=1
+    """,
     "records that were deleted are gone": """
         p send a > 0
         p send b > 1
@@ -216,6 +223,15 @@ WRONG = {
         """
         p send a > 0 attempts=3
         f final a@0 a@1
+    """,
+        "duplicate",
+    ),
+    "an idempotent record is there twice, and was not deleted before": (
+        """
+        a allows delete
+        p send z > 0
+        p send a > 1 attempts=3
+        f final a@1 a@2 start=1
     """,
         "duplicate",
     ),
