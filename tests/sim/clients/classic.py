@@ -69,6 +69,9 @@ class ClassicMember(Member):
             except Lost:
                 await self.pause()
 
+    def rejoin(self) -> None:
+        self.must_join = True
+
     def _refused(self, code: ErrorCode) -> None:
         if code in FENCED:
             self._fall_out(code)
@@ -145,9 +148,9 @@ class ClassicMember(Member):
             raise Lost("a member id came")
         self._judge(code)
         self.member_id, self.generation = joined.member_id, joined.generation_id
-        self._shared_out = {}
-        is_leader = joined.leader == joined.member_id and not joined.skip_assignment
-        shares = await self._share_out(joined) if is_leader and joined.members else {}
+        is_leader = joined.leader == joined.member_id
+        self._shared_out = self._partitions() if is_leader else {}
+        shares = await self._share_out(joined) if is_leader and joined.members and not joined.skip_assignment else {}
         kind = SyncGroupRequest
         assignments = [
             kind.SyncGroupRequestAssignment(member_id=member, assignment=self._encode(share)) for member, share in shares.items()

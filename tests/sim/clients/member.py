@@ -78,6 +78,10 @@ class Member(ABC):
     def stall(self, seconds: float) -> None:
         self._stalled_until_s = self.program.loop.time() + seconds
 
+    @abstractmethod
+    def rejoin(self) -> None:
+        """Has partitions shared out anew, where members do that: a static leader that was away may have missed new ones."""
+
     async def crash(self) -> None:
         """Ends without a word."""
         await self._tasks.cancel()
