@@ -90,6 +90,7 @@ class Partitions:
         self.batch_threads = ThreadPoolExecutor(BATCHES_LOOKED_INTO_MAX, "batch")
         self.writings = {folder: Writing(folder, machine.seconds) for folder in folders}
         self.unmade: dict[TopicIdPartition, None] = {}  # partitions to be followed again: there was no room, or they are damaged
+        self.copied_anew: dict[TopicIdPartition, None] = {}  # that have not caught up yet
         self.full: dict[LogFolder, None] = {}
         self.flushes: dict[Log, asyncio.Task[None]] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
@@ -204,7 +205,8 @@ class Partitions:
         if (topic.id, index) in self.unmade or folder in self.full:
             is_lost = bool(set(state.isr) - {self.node_id})
         else:
-            is_lost = folder is not None and folder.logs[name].damage is not None and len(state.replicas) > 1
+            is_damaged = folder is not None and folder.logs[name].damage is not None
+            is_lost = (is_damaged and len(state.replicas) > 1) or (topic.id, index) in self.copied_anew
         directory = LOST_DIRECTORY if is_lost else None if folder is None else folder.directory_id
         if self.node_id in state.replicas and directory is not None:
             self.directories.found((topic.id, index), directory)
@@ -267,22 +269,30 @@ class Partitions:
             self.by_leader[partition.leader] = partition
 
     def _is_usable(self, topic: Topic, index: int, log: Log) -> bool:
-        """Whether a damaged log may be led or followed: the only one of its partition, or one that begins anew."""
+        """Whether a damaged log may be led or followed: the only one of its partition, or one that begins anew. That takes a
+        leader, and a controller that knows not to elect this replica, eligible as it may be, until it has caught up."""
         state = topic.partitions[index]
         if len(state.replicas) == 1:
             return True
-        if state.leader in (NO_LEADER, self.node_id) or self.node_id in (*state.isr, *state.elr):
+        is_eligible = self.node_id in state.elr and state.directory(self.node_id) != LOST_DIRECTORY
+        if state.leader in (NO_LEADER, self.node_id) or self.node_id in state.isr or is_eligible:
             return False
         assert log.damage is not None
         logger.warning("%s is damaged (%s): it is copied anew from node %d", log.folder, log.damage.reason, state.leader)
         try:
             log.reset_to(log.start_offset, self.now_ms())
+            self.copied_anew[topic.id, index] = None
         except DiskFull as error:
             logger.error("%s cannot begin anew: %s", log.folder, error.strerror)
             self.filled(self.folder_of(log))
         except DiskFailed as error:
             self.failed(error)
         return log.damage is None
+
+    def caught_up(self, key: TopicIdPartition) -> None:
+        """A log that is copied anew has all that is committed: from now on it counts again."""
+        if self.copied_anew.pop(key, key) is None and key[0] in self.image.topics_by_id:
+            self._report_directory(self.image.topics_by_id[key[0]], key[1])
 
     def damaged(self, readable: Readable, offset: int, reason: str) -> None:
         """A reader found a log broken. Where others in sync have its records, one of them leads, and it is copied anew."""
@@ -312,6 +322,7 @@ class Partitions:
                 name = None if topic is None else TopicPartition(topic.name, index)
                 if topic is not None and name in folder.logs and self.node_id not in topic.partitions[index].replicas:
                     gone.append(folder.forget(name))
+                    self.copied_anew.pop((topic_id, index), None)
             if gone:
                 await self._discard(folder, gone)
 
@@ -324,6 +335,7 @@ class Partitions:
         for index in topic.partitions:
             self.replication.stop((topic.id, index))
             self.offline.pop((topic.id, index), None)
+            self.copied_anew.pop((topic.id, index), None)
         for folder in tuple(self.folders):
             gone = [folder.forget(name) for name in list(folder.logs) if name.topic == topic.name]
             if gone:

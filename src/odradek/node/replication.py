@@ -311,6 +311,8 @@ class Replication:
                 partition.advanced()
         if marks.log_start > log.start_offset:
             log.move_start(marks.log_start)
+        if self.partitions.copied_anew and log.end_offset >= answer.high_watermark:
+            self.partitions.caught_up((follower.topic_id, follower.index))
 
     async def close(self) -> None:
         await asyncio.gather(*(source.close() for source in self.sources.values()))
