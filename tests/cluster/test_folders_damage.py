@@ -4,6 +4,7 @@ leads nothing until then."""
 from pathlib import Path
 from typing import Final
 
+import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
@@ -80,9 +81,10 @@ def test_a_replica_that_is_damaged_below_its_recovery_point_is_copied_anew(tmp_p
         assert any("is copied anew" in line for line in cluster.lines(victim))
 
 
-def test_a_leader_whose_log_rots_hands_over_and_is_copied_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("min_insync_replicas", [2, 3])  # with three it is eligible to lead as soon as it is out of sync
+def test_a_leader_whose_log_rots_hands_over_and_is_copied_anew(tmp_path: Path, min_insync_replicas: int) -> None:
     with running(tmp_path, None, **SETTINGS) as cluster, cluster.explaining():
-        victim = fill(cluster)
+        victim = fill(cluster, min_insync_replicas)
         offset = rot(cluster, victim, at=LENGTH_AT)
         answer = cluster.ask(victim, fetch_request(TOPIC, offset), 12, FetchResponse)
         assert answer is not None
