@@ -9,16 +9,20 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
 import pytest
 
+from tests.sim import run as runs
 from tests.sim.mutants import disk, quorum, replicas
 from tests.sim.mutants.mutant import Mutant
-from tests.sim.run import Setting, run
+from tests.sim.run import Setting
 
 SEEDS_MAX: Final = 50
+STRUCTURE_SECONDS: Final = 0.25  # it is looked at more often than in a campaign,
+HEAL_SECONDS_MAX: Final = 120.0  # and waited for less long
 MUTANTS: Final[dict[str, Mutant]] = {mutant.name: mutant for mutant in (*replicas.MUTANTS, *quorum.MUTANTS, *disk.MUTANTS)}
 
 
@@ -28,20 +32,23 @@ class Found(msgspec.Struct, frozen=True):
     wrong: str  # the first thing
 
 
-def setting_of(mutant: Mutant, seed: int) -> Setting:
-    return Setting(seed, mutant.nodes, mutant.clients, mutant.faults, mutant.seconds)
-
-
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Found | None:
     """What finds a mutant; None when all seeds do without the rule. What is wrong with the rule too finds nothing."""
     for count, seed in enumerate(seeds, start=1):
-        setting = setting_of(mutant, seed)
-        with pytest.MonkeyPatch.context() as patch:
-            mutant.switch_off(patch)
-            wrong = run(setting).wrong
-        if wrong and not run(setting).wrong:
+        wrong = wrong_in(mutant, seed, is_off=True)
+        if wrong and not wrong_in(mutant, seed, is_off=False):
             return Found(count, seed, wrong[0])
     return None
+
+
+def wrong_in(mutant: Mutant, seed: int, *, is_off: bool) -> list[str]:
+    """What is found wrong in the run for a mutant, with its rule switched off or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "STRUCTURE_SECONDS", STRUCTURE_SECONDS)
+        patch.setattr(runs, "HEAL_SECONDS_MAX", HEAL_SECONDS_MAX)
+        if is_off:
+            mutant.switch_off(patch)
+        return runs.run(Setting(seed, mutant.nodes, mutant.clients, mutant.faults, mutant.seconds)).wrong
 
 
 def hunt_by_name(name: str, seeds: range) -> tuple[str, Found | None]:
@@ -51,9 +58,7 @@ def hunt_by_name(name: str, seeds: range) -> tuple[str, Found | None]:
 
 def hunted(names: list[str], seeds: range, processes: int) -> Iterator[tuple[str, Found | None]]:
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
-        pending = [pool.apply_async(hunt_by_name, (name, seeds)) for name in names]
-        for result in pending:
-            yield result.get()
+        yield from pool.imap_unordered(partial(hunt_by_name, seeds=seeds), names)
 
 
 def row(name: str, found: Found | None, seeds: range) -> str:

@@ -11,6 +11,7 @@ What is checked stands in `structural/`. Looking changes nothing in the nodes, t
 import random
 from typing import TYPE_CHECKING
 
+from tests.sim.structural.authority import AuthorityChecks
 from tests.sim.structural.files import check_files
 from tests.sim.structural.groups import check_groups
 from tests.sim.structural.partitions import PartitionChecks
@@ -26,6 +27,7 @@ class Structure:
         self.cluster = cluster
         self.partitions = PartitionChecks()
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
+        self.authority = AuthorityChecks()
         self.checks = 0
         self.groups_compared = 0
         self.logs_opened = 0
@@ -43,6 +45,7 @@ class Structure:
     def check(self) -> None:
         """What the live nodes hold."""
         self.quorum.check(self.cluster)
+        self.authority.check(self.cluster)
         self.partitions.check(self.cluster)
         self.checks += 1
 

@@ -309,6 +309,19 @@ def metadata_that_was_not_synced(broken: Broken) -> None:
             file._same -= 1
 
 
+def far_ahead(broken: Broken) -> None:
+    broken.others()[0].quorum.machine._quorum.state.epoch += 20
+
+
+def deaf_leader(broken: Broken) -> None:
+    leadership = broken.leader().quorum.machine.leadership
+    assert leadership is not None
+    for voter in leadership.voters.values():
+        voter.last_fetch_ms = 0
+    broken.structure.authority._idle_ms[broken.leader().node_id, 1] = 0
+    broken.cluster.world.now_s += 20
+
+
 QUORUM: dict[str, Callable[[Broken], None]] = {
     "lead epoch": led_twice,
     "has a controller, and does not lead": controller_without_a_quorum,
@@ -319,6 +332,8 @@ QUORUM: dict[str, Callable[[Broken], None]] = {
     "leads the quorum, ends at": leader_without_what_is_committed,
     "is not what the log says up to": other_image,
     "serves another image": image_that_is_not_served,
+    "where nobody has led the quorum": far_ahead,
+    "no majority has fetched from it": deaf_leader,
     "metadata is committed up to .* and synced up to": metadata_that_was_not_synced,
     "the snapshot .* is not what the log says": other_snapshot,
     "the snapshot .* cannot be read": snapshot_without_its_end,

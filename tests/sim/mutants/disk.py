@@ -214,11 +214,6 @@ def refused_when_full(patch: Patch) -> None:
     patch.setattr(Log, "_write", write)
 
 
-def taken_back_when_full(patch: Patch) -> None:
-    """What could be written and not be noted, for want of room, stays in the file."""
-    patch.setattr(Log, "_take_back", lambda *_: None)
-
-
 # -- clocks and slow disks
 
 
@@ -255,7 +250,6 @@ MUTANTS: Final = (
     Mutant("a checkpoint that cannot be read says nothing", corrupt_checkpoint, "rot"),
     Mutant("the metadata has room when the disk is full", reserve, "disks"),
     Mutant("what there is no room for is refused", refused_when_full, "disks"),
-    Mutant("what could not be noted for want of room is taken back", taken_back_when_full, "disks"),
     Mutant("whatever waits goes by a clock that nobody sets", monotonic_clock, "clocks"),
     Mutant("a slow disk does not hold up the loop", slow_disk_on_threads, "disks"),
 )

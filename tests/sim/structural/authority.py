@@ -1,0 +1,59 @@
+"""Whether who leads the quorum still may, and whether who does not disturbs those who do. Looked at over time.
+
+Invariants that are checked
+ 1. A leader of the quorum from which no majority has fetched for long has resigned, once its process had time to.
+ 2. A node that nobody would elect does not raise its epoch: none is far ahead of the last epoch that was led.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from odradek.node.node import Node
+from tests.sim.structural.findings import hold
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import SimCluster, SimNode
+
+MS_PER_SECOND: Final = 1000
+SLACK_MS: Final = 2000  # for a process that was held up to do what is due
+EPOCHS_AHEAD_MAX: Final = 8  # elections that came to nothing, one after the other
+
+
+class AuthorityChecks:
+    def __init__(self) -> None:
+        self.epoch_led = 0
+        self._idle_ms: dict[tuple[int, int], int] = {}  # by node and life: when it was held up, followed, or had other voters
+        self._voters: dict[tuple[int, int], list[int]] = {}
+
+    def check(self, cluster: "SimCluster") -> None:
+        now_ms = int(cluster.world.now_s * MS_PER_SECOND)
+        leading = [node.quorum.epoch for node in cluster.nodes.values() if node.quorum.machine.is_leader]
+        self.epoch_led = max([self.epoch_led, *leading])
+        for number, node in cluster.nodes.items():
+            member, ahead = cluster.members[number], node.quorum.epoch - self.epoch_led
+            hold(
+                ahead <= EPOCHS_AHEAD_MAX,
+                f"node {number} is in epoch {node.quorum.epoch}, where nobody has led the quorum after {self.epoch_led}",
+            )
+            if node.quorum.machine.is_leader:
+                self._check_majority(member, node, now_ms)
+            else:
+                self._idle_ms[number, member.life] = now_ms
+
+    def _check_majority(self, member: "SimNode", node: Node, now_ms: int) -> None:
+        place, leader = (member.number, member.life), node.quorum.machine.leadership
+        assert leader is not None
+        assert member.loop is not None
+        is_held_up = member.loop.is_paused or member.loop.busy_until_s * MS_PER_SECOND > now_ms + 1
+        if is_held_up or place not in self._idle_ms or self._voters.get(place) != list(leader.voters):
+            self._idle_ms[place] = now_ms
+        self._voters[place] = list(leader.voters)
+        others = sorted((voter.last_fetch_ms for number, voter in leader.voters.items() if number != member.number), reverse=True)
+        needed = len(leader.voters) // 2 + 1 - (member.number in leader.voters)  # beside itself
+        if needed == 0:
+            return
+        heard_ms = max(others[needed - 1], self._idle_ms[place])
+        limit_ms = 2 * node.quorum.config.fetch_timeout_ms + SLACK_MS
+        hold(
+            now_ms - heard_ms <= limit_ms,
+            f"node {member.number} leads the quorum, and no majority has fetched from it for {now_ms - heard_ms} ms",
+        )
