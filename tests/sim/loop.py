@@ -13,6 +13,7 @@ Invariants
 
 import asyncio
 import heapq
+import inspect
 import logging
 import random
 from collections import deque
@@ -136,6 +137,12 @@ class SimLoop(Loop):  # type: ignore[misc]
         self._timers.clear()
         self._readers.clear()
         self._writers.clear()
+
+    def forget(self) -> None:
+        """The run is over: what was never begun need not be waited for."""
+        for kept in self._kept:
+            if isinstance(kept, asyncio.Task) and inspect.getcoroutinestate(kept.get_coro()) == inspect.CORO_CREATED:  # type: ignore[arg-type]
+                kept.get_coro().close()
 
     def pause(self) -> None:
         self.is_paused = True
