@@ -29,6 +29,7 @@ from tests.sim.loop import SimLoop
 LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
 SYNC_SECONDS_MAX: Final = 0.002  # on a disk that is well
 SLOW_SHARE: Final = 0.05  # of operations that have to wait for a slow disk, beside syncs
+TRAP_OPERATIONS_MAX: Final = 200
 DAY_MS: Final = 24 * 3_600_000
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
 
@@ -58,7 +59,9 @@ class Faults:
         self.is_over = False
         self.may_be_lossy = len(cluster.members) > 1
         self.lossy: SimNode | None = None  # the node that may have lost something
+        self.losing: int | None = None  # the lossy fault that goes on
         self.slow: dict[SimNode, float] = {}  # nodes with slow disks, and how many seconds an operation takes at most
+        self.traps: dict[SimNode, tuple[int, Callable[[], None]]] = {}  # after so many operations of its disks, what happens
         self._count = 0
         cluster.disk_cost = self._disk_cost
 
@@ -91,6 +94,8 @@ class Faults:
         seconds = self.chance.uniform(kind.seconds_min, kind.seconds_max)
         logger.info("%s, for %.1f s", name, seconds)
         self.endings[number] = ending
+        if kind.is_lossy:
+            self.losing = number
         self.cluster.world.after(seconds, lambda: self._end(number))
         return True
 
@@ -98,11 +103,14 @@ class Faults:
         ending = self.endings.pop(number, None)
         if ending is not None:
             ending()
+        if number == self.losing:
+            self.losing = None
 
     def heal(self) -> None:
         """No more faults; those that go on are ended."""
         self.is_over = True
         self.slow.clear()
+        self.traps.clear()
         for member in self.cluster.members.values():
             if member.loop is not None:
                 member.loop.busy_until_s = self.cluster.world.now_s
@@ -143,7 +151,7 @@ class Faults:
         )
 
     def _look(self) -> None:
-        if self.lossy is not None and self._all_in_sync():
+        if self.lossy is not None and self.losing is None and self._all_in_sync():
             self.lossy = None
         self.cluster.world.after(LOOK_SECONDS, self._look)
 
@@ -151,6 +159,13 @@ class Faults:
 
     def _disk_cost(self, member: SimNode, loop: SimLoop, kind: str, path: str, size: int) -> None:
         del path, size
+        if member in self.traps:
+            left, spring = self.traps.pop(member)
+            if left:
+                self.traps[member] = (left - 1, spring)
+            else:
+                spring()
+                return
         is_sync, slow_s = kind in SYNCS, self.slow.get(member)
         if slow_s is None:
             loop.stall(self.chance.random() * SYNC_SECONDS_MAX if is_sync else 0.0)
@@ -288,6 +303,33 @@ def lose_power_nothing_lost(faults: Faults) -> Ending | None:
     return lambda: start(member)
 
 
+def kill_at_a_write(faults: Faults) -> Ending | None:
+    """Between two operations of its disk, of which one step may have many."""
+    member = faults.pick_up()
+    if member is None:
+        return None
+    return trap(faults, member, member.kill)
+
+
+def lose_power_at_a_write(faults: Faults) -> Ending | None:
+    member = faults.pick_up()
+    if member is None:
+        return None
+    faults.lossy = member
+    manner = faults.chance.choice(MANNERS)
+    return trap(faults, member, lambda: member.lose_power(manner))
+
+
+def trap(faults: Faults, member: SimNode, spring: Callable[[], None]) -> Ending:
+    faults.traps[member] = (faults.chance.randrange(TRAP_OPERATIONS_MAX), spring)
+
+    def end() -> None:
+        faults.traps.pop(member, None)
+        start(member)
+
+    return end
+
+
 # -- disks
 
 
@@ -393,6 +435,8 @@ KINDS: Final[dict[str, Kind]] = {
     "pause": Kind(pause, 0.05, 15),
     "clean stop": Kind(stop, 0.1, 10),
     "power loss": Kind(lose_power, 0.5, 15, is_lossy=True),
+    "kill at a write": Kind(kill_at_a_write, 2, 10, is_unclean=True),
+    "power loss at a write": Kind(lose_power_at_a_write, 2, 10, is_lossy=True),
     "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15, is_unclean=True),
     "disk full": Kind(fill_disk, 1, 20),
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),

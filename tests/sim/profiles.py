@@ -5,8 +5,8 @@ from typing import Final
 from tests.sim.faults import KINDS
 
 LINKS: Final = {"slow links": 1.0, "connections lost": 1.0, "link cut one way": 1.5, "node cut off": 1.0, "network split": 0.5}
-PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "pause": 1.0, "clean stop": 0.7}
-POWER: Final = {"power loss": 1.5, "power loss, all kept": 0.5}
+PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "kill at a write": 0.7, "pause": 1.0, "clean stop": 0.7}
+POWER: Final = {"power loss": 1.0, "power loss at a write": 0.7, "power loss, all kept": 0.5}
 DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
 ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
