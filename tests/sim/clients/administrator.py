@@ -209,13 +209,19 @@ class Administrator:
         return self._count("moves", ErrorCode(answer.responses[0].partitions[0].error_code))
 
     async def elect(self, place: Place, *, is_unclean: bool = False) -> ErrorCode:
-        if is_unclean:
-            program = self.program
-            program.tell(LossAllowed(program.at_ms, program.name, "an unclean election", [place.topic]))
         kind = ElectLeadersRequest
         wanted = kind.TopicPartitions(topic=place.topic, partitions=[place.index])
         request = kind(election_type=UNCLEAN if is_unclean else PREFERRED, topic_partitions=[wanted], timeout_ms=TIMEOUT_MS)
-        answer = await self._ask(request, ElectLeadersResponse)
+        self._allow_loss(place, is_unclean)
+        try:
+            answer = await self._ask(request, ElectLeadersResponse)
+        finally:
+            self._allow_loss(place, is_unclean)  # of what was acknowledged while the request was on its way, too
         results = [each for topic in answer.replica_election_results for each in topic.partition_result]
         code = ErrorCode(answer.error_code or (results[0].error_code if results else 0))
         return self._count("elections", code)
+
+    def _allow_loss(self, place: Place, is_unclean: bool) -> None:
+        if is_unclean:
+            program = self.program
+            program.tell(LossAllowed(program.at_ms, program.name, "an unclean election", [place.topic]))

@@ -17,6 +17,7 @@ METADATA: Final = 3
 FLOORS: Final = {
     METADATA: 4,  # below it a topic that is asked for may be made, and a deleted one comes back
     2: 2,  # ListOffsets: isolation levels
+    43: 1,  # ElectLeaders: unclean ones
 }
 METADATA_WITH_IDS: Final = 10
 NAMES_UP_TO: Final = {0: 12, 1: 12, 8: 9, 9: 9}  # Produce, Fetch, OffsetCommit, OffsetFetch: above it topics have ids
