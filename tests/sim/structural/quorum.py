@@ -114,6 +114,7 @@ class QuorumChecks:
         ]
         for life, node, quorum, medium in quorums:
             self._check_election(node, life, quorum, medium)
+        for life, node, quorum, medium in quorums:
             self._check_log(node, life, quorum.log, medium)
         for _, node, quorum, _ in sorted(quorums, key=lambda found: found[2].image.offset):
             self._check_image(node, quorum)
@@ -148,7 +149,7 @@ class QuorumChecks:
         hold(log.high_watermark >= before, f"{who} takes back metadata from {before} to {log.high_watermark}, which is committed")
         self.high_watermarks[place] = log.high_watermark
         self.reference.take(self.committed.look(who, medium, log, log.high_watermark, is_compacted=False))
-        is_leading = node.quorum.machine.is_leader and node.quorum.epoch == max(self.leaders)
+        is_leading = node.quorum.machine.is_leader and node.quorum.epoch == max(self.epochs.values())  # as far as anybody knows
         if is_leading:
             known = self.committed.end_offset
             hold(log.end_offset >= known, f"{who} leads the quorum, ends at {log.end_offset}, and {known} is committed")
