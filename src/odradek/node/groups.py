@@ -79,6 +79,7 @@ class Shard:
         self.told = -1  # the high watermark that the coordinator knows
         self.is_stepping = False
         self.is_loaded = False
+        self.loaded_offset = 0  # where the log ended then
         self.is_closed = False
 
     @property
@@ -109,7 +110,7 @@ class Shard:
             return
         if count:
             logger.info("%s: %d records of groups and offsets loaded", partition, count)
-        self.is_loaded = True
+        self.is_loaded, self.loaded_offset = True, partition.log_end
         self._do(self.coordinator.loaded(self.now()))
         partition.readers[self] = None
         self._tell_committed()
@@ -254,10 +255,13 @@ class Groups:
             shard.step(of_client(ctx.answer, request, ctx))
 
     async def ask(self, group_id: str, request: Message, ctx: Context) -> Message | ErrorCode:
-        """What a group has. Whoever may be the coordinator no longer does not know what was committed elsewhere."""
+        """What a group has. Whoever may be the coordinator no longer does not know what was committed elsewhere; whoever has
+        just become it does not know yet what of the log that it has loaded is committed."""
         shard = self.find(group_id)
         if isinstance(shard, Shard) and not shard.is_certain:
             return ErrorCode.NOT_COORDINATOR
+        if isinstance(shard, Shard) and shard.partition.high_watermark < shard.loaded_offset:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return shard if isinstance(shard, ErrorCode) else await ask(shard, request, ctx)
 
     async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
