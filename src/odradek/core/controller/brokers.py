@@ -150,10 +150,10 @@ def unfence(image: MetadataImage, broker_id: int, broker_epoch: int, rules: Repl
 def fence(image: MetadataImage, broker_id: int, rules: ReplicationRules) -> Decision[None]:
     """A broker is no longer heard of, or has said that it stops."""
     broker = image.brokers[broker_id]
-    if broker.fenced:
-        return Decision([], None)
-    change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE)
-    return Decision([*changes(image, in_isr(image, broker_id), rules, leaving=broker_id), (change, 0)], None, is_atomic=False)
+    records = changes(image, in_isr(image, broker_id), rules, leaving=broker_id)
+    if not broker.fenced:
+        records.append((BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCE), 0))
+    return Decision(records, None, is_atomic=False)
 
 
 def shut_down(image: MetadataImage, broker_id: int, broker_epoch: int, rules: ReplicationRules) -> Decision[None]:

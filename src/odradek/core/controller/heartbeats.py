@@ -31,7 +31,7 @@ def heartbeat(
     records: list[Versioned] = []
     if next_ is BrokerState.CONTROLLED_SHUTDOWN:  # again and again, should another controller have begun it
         records += shut_down(image, broker_id, epoch, rules).records
-    elif next_.is_fenced:
+    elif next_.is_fenced and next_ is not current:
         records += fence(image, broker_id, rules).records
     elif next_ is not current and offline:
         next_ = current

@@ -98,7 +98,7 @@ class PartitionChange:
         if len(self.isr) >= self.min_insync_replicas:
             self.elr = ()
             return
-        candidates = {*self.elr, *self.partition.isr} - set(self.isr)
+        candidates = ({*self.elr, *self.partition.isr} - set(self.isr)) & set(self.replicas)
         self.elr = sorted(candidate for candidate in candidates if candidate != self.unclean_stop)
 
     # -- the election
