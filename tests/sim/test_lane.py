@@ -13,12 +13,13 @@ from tests.sim.clients.program import Place, Program
 LATER_S = 1e9
 
 
-def on_a_loop(test: Callable[[Lane], None], *, is_idempotent: bool = True) -> History:
+def on_a_loop(test: Callable[[Lane], None], *, is_idempotent: bool = True, is_known: bool = True) -> History:
     history = History()
 
     async def main() -> None:
         program = Program("writer", Machine(), [], history, random.Random(1))
         lane = Lane(program, Place("orders", 0), 5 if is_idempotent else 1, is_idempotent)
+        lane.is_known = is_known
         lane.batches.extend(Batch([number], [(None, b"value")], LATER_S, 0) for number in range(6))
         test(lane)
 
@@ -55,6 +56,17 @@ def test_five_batches_are_under_way_at_most_in_the_order_of_their_sequences() ->
         assert lane.log_end == 8
 
     assert outcomes(on_a_loop(test)) == [(0, "acknowledged")]
+
+
+def test_until_the_first_batch_is_acknowledged_it_is_alone() -> None:
+    """A leader that does not know the producer would take a later one before it."""
+
+    def test(lane: Lane) -> None:
+        assert sent(lane) == [0]
+        lane.end(by_id(lane, 0), "acknowledged", base_offset=0)
+        assert sent(lane) == [1, 2, 3, 4, 5]
+
+    on_a_loop(test, is_known=False)
 
 
 def test_what_is_sent_again_waits_until_it_is_the_first() -> None:

@@ -56,6 +56,7 @@ class Lane:
         self.is_idempotent = is_idempotent
         self.batches: deque[Batch] = deque()  # that have not ended
         self.leader = -1  # to which the last batch was sent
+        self.is_known = not is_idempotent  # the first batch is there: a leader that has none takes any sequence, as Kafka's do
         self.epoch = -1
         self.next_sequence = 0
         self.must_bump = False  # before anything new is sent
@@ -77,7 +78,8 @@ class Lane:
             if not batch.is_under_way:
                 is_first = batch is self.batches[0]
                 is_early = self.program.loop.time() < self.retry_s
-                if (batch.sequence >= 0 and not is_first) or is_early or under_way >= self.in_flight_max:
+                in_flight_max = self.in_flight_max if self.is_known else 1
+                if (batch.sequence >= 0 and not is_first) or is_early or under_way >= in_flight_max:
                     return None
                 return batch
         return None
@@ -146,6 +148,8 @@ class Lane:
         self.batches.remove(batch)
         if outcome != "acknowledged" and batch.sequence >= 0:
             self.must_bump = True
+        if outcome == "acknowledged":
+            self.is_known = True
         if base_offset >= 0:
             self.log_end = max(self.log_end, base_offset + len(batch.ids))
         self.outcomes[outcome] += len(batch.ids)
