@@ -26,6 +26,7 @@ CLIENT_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 ROOT: Final = "/disk"
 RESERVE_BYTES: Final = 64 * 1024
+THREAD_SECONDS: Final = 0.000_5
 RESTART_SECONDS: Final = 2.0
 CONTROLLERS_MAX: Final = 3
 
@@ -70,6 +71,7 @@ class SimNode:
         self.life += 1
         self.loop = loop = SimLoop(world, f"node-{self.number}.{self.life}")
         self.cluster.loops.append(loop)
+        loop.thread_seconds = lambda: self.cluster.thread_seconds(self)
         self.disks.faults.on_cost = lambda kind, path, size: self.cluster.disk_cost(self, loop, kind, path, size)
         network.power_on(self.host)
         machine = SimMachine(network, loop, self.host, self.clock, self.disks.new_disk)
@@ -158,13 +160,14 @@ class SimNode:
 
 
 class SimCluster:
-    """`disk_cost` may be set to say how long operations on disks take."""
+    """`disk_cost` and `thread_seconds` may be set, to say how long disks and threads take."""
 
     def __init__(self, world: World, count: int, settings: Mapping[str, str], folders: int = 1) -> None:
         self.world = world
         self.network = Network(world)
         self.folders = folders
         self.loops: list[SimLoop] = []  # of all lives
+        self.thread_seconds: Callable[[SimNode], float] = lambda _: THREAD_SECONDS
         self.disk_cost: Callable[[SimNode, SimLoop, str, str, int], None] = lambda *_: None
         self.members = {number: SimNode(self, number, self._settings(number, count, settings)) for number in range(1, count + 1)}
         self._format()

@@ -64,6 +64,7 @@ class Faults:
         self.traps: dict[SimNode, tuple[int, Callable[[], None]]] = {}  # after so many operations of its disks, what happens
         self._count = 0
         cluster.disk_cost = self._disk_cost
+        cluster.thread_seconds = self._thread_seconds
 
     def start(self) -> None:
         for name, rate in self.rates.items():
@@ -157,6 +158,10 @@ class Faults:
 
     # -- disks
 
+    def _thread_seconds(self, member: SimNode) -> float:
+        """What threads do is disk work."""
+        return self.chance.random() * self.slow.get(member, SYNC_SECONDS_MAX)
+
     def _disk_cost(self, member: SimNode, loop: SimLoop, kind: str, path: str, size: int) -> None:
         del path, size
         if member in self.traps:
@@ -167,6 +172,8 @@ class Faults:
                 spring()
                 return
         is_sync, slow_s = kind in SYNCS, self.slow.get(member)
+        if loop.is_threaded:
+            return  # it has taken its time already
         if slow_s is None:
             loop.stall(self.chance.random() * SYNC_SECONDS_MAX if is_sync else 0.0)
         elif is_sync or self.chance.random() < SLOW_SHARE:  # most of it is in memory

@@ -127,7 +127,8 @@ class SimLoop(Loop):  # type: ignore[misc]
         self._called: set[tuple[int, bool]] = set()  # readers and writers that are about to be called; looked up, never iterated
         self._pools: dict[int, list[float]] = {}  # by the pool: when each of its threads is free
         self._kept: list[object] = []  # tasks and pools: finalizers never run, and no id is used twice, while the loop is in use
-        self.stall_s = 0.0  # of what runs on a thread now
+        self.is_threaded = False  # what runs now is on a thread
+        self.thread_seconds: Callable[[], float] = lambda: self.chance.random() * THREAD_SECONDS_MAX
 
     # -- the life of the process
 
@@ -273,13 +274,13 @@ class SimLoop(Loop):  # type: ignore[misc]
     # -- threads
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Result], *args: Any) -> "asyncio.Future[Result]":
-        """In order of the pool, a little later, as if a thread did it: its effects come before its result is known."""
+        """In order of the pool, as if a thread did it. What it does has its effect at the end of its time: a sync that the power
+        overtakes has synced nothing."""
         done: asyncio.Future[Result] = self.create_future()
         self._kept.append(executor)
         free = self._pools.setdefault(id(executor), [0.0] * (getattr(executor, "_max_workers", None) or THREADS))
         thread = free.index(min(free))
-        begin_s = max(free[thread], self.time()) + self.chance.random() * THREAD_SECONDS_MAX
-        free[thread] = begin_s
+        end_s = free[thread] = max(free[thread], self.time()) + self.thread_seconds()
 
         def run() -> None:
             if self.is_dead:
@@ -287,14 +288,14 @@ class SimLoop(Loop):  # type: ignore[misc]
             if self.is_paused:
                 self.world.after(0.01, run)
                 return
-            self.stall_s, error, result = 0.0, None, None
-            busy_s, self.busy_until_s = self.busy_until_s, self.world.now_s
+            error, result = None, None
+            busy_s, self.busy_until_s, self.is_threaded = self.busy_until_s, self.world.now_s, True
             try:
                 result = func(*args)
             except Exception as raised:  # noqa: BLE001 - told to whoever waits
                 error = raised
-            took_s = self.busy_until_s - self.world.now_s + self.chance.random() * THREAD_SECONDS_MAX
-            self.busy_until_s = busy_s
+            took_s = self.busy_until_s - self.world.now_s
+            self.busy_until_s, self.is_threaded = busy_s, False
             free[thread] = max(free[thread], self.world.now_s + took_s)
             self.world.after(took_s, lambda: finish(result, error))
 
@@ -310,7 +311,7 @@ class SimLoop(Loop):  # type: ignore[misc]
             if not self.is_dead:
                 self.call_soon(tell)
 
-        self.world.at(begin_s, run)
+        self.world.at(end_s, run)
         return done
 
     # -- sockets

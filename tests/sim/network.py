@@ -53,9 +53,9 @@ class Direction:
         self.held: deque[Callable[[], None]] = deque()
 
     def send(self, arrive: Callable[[], None], size: int = 0) -> None:
-        """Has something happen at the other end, after all that was sent before."""
+        """Has something happen at the other end, after all that was sent before. Who is busy sends it when that is over."""
         network = self.network
-        self.last_s = max(self.last_s, network.world.now_s + network.latency_s(self.link) + size / BYTES_PER_SECOND)
+        self.last_s = max(self.last_s, self.source.loop.time() + network.latency_s(self.link) + size / BYTES_PER_SECOND)
         network.world.at(self.last_s, lambda: self._arrive(arrive))
 
     def _arrive(self, arrive: Callable[[], None]) -> None:
