@@ -96,12 +96,13 @@ def results(settings: list[Setting], processes: int) -> Iterator[Result]:
 
 
 def quietly(setting: Setting) -> Result:
-    logging.getLogger("odradek").setLevel(logging.CRITICAL + 1)
-    logging.getLogger("sim").setLevel(logging.CRITICAL + 1)
+    logging.disable(logging.CRITICAL)
     try:
         return run(setting)
     except Exception as error:  # noqa: BLE001 - one broken run must not end a campaign
         return Result(setting, [f"the simulator itself failed: {error!r}"])
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 class Figures:

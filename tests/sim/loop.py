@@ -211,7 +211,8 @@ class SimLoop(Loop):  # type: ignore[misc]
                 try:
                     handle.run()
                 except Exception as error:  # noqa: BLE001 - as asyncio does
-                    self.call_exception_handler({"message": f"in {handle.callback}", "exception": error})
+                    if not self.is_dead:  # killed by what it did itself, between two operations of its disk
+                        self.call_exception_handler({"message": f"in {handle.callback}", "exception": error})
         finally:
             asyncio._set_running_loop(None)
             self._is_turning = False
