@@ -306,6 +306,21 @@ def test_old_snapshots_and_segments_go_and_the_newest_stays() -> None:
     run(story())
 
 
+def test_what_is_appended_while_the_leadership_is_lost_is_not_waited_for() -> None:
+    """Others would commit something else at its offset."""
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        offset = host.quorum.append([topic(1)])
+        host.quorum._input(host.quorum.machine.stop)
+        with pytest.raises(Refused) as refused:
+            await host.quorum.commit(offset)
+        assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+    run(story())
+
+
 def test_old_snapshots_go_by_age() -> None:
     disk = new_disk()
     config = with_log(max_retention_ms=10_000, max_retention_bytes=-1, file_delete_delay_ms=0)

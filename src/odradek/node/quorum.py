@@ -384,9 +384,11 @@ class Quorum:
 
     async def commit(self, offset: int) -> None:
         """Waits until everything up to an offset is committed, and `image` and `on_commit` know of it. Refused when this node
-        leads no more."""
+        leads no more: it may have lost that with the append, and what is committed at the offset is then another's."""
         if self.failure is not None:
             raise self.failure
+        if not self.machine.is_leader:
+            raise Refused(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller")
         if offset >= self.committed_offset:
             done = asyncio.get_running_loop().create_future()
             self._waiting.append((offset, done))  # offsets only grow, but for one that waits for what others appended
