@@ -22,6 +22,7 @@ from tests.sim.workloads.stage import Stage
 
 STEP_SECONDS_MAX: Final = 90.0
 AGAIN_SECONDS: Final = 0.5
+LAG_SECONDS: Final = 2.0  # of the metadata of a node, when nothing is wrong
 FETCH_BYTES: Final = 1 << 22
 FETCH_SECONDS_MAX: Final = 5.0
 INTERNAL: Final = "__"
@@ -70,8 +71,13 @@ class End:
             await self.stage.until(lambda: False, AGAIN_SECONDS)
 
     async def list_topics(self) -> dict[str, int]:
+        """As all nodes tell them: one that lags behind may still have what was deleted."""
+        await asyncio.sleep(LAG_SECONDS)
         await self.view.refresh()
-        return await self._topics_of(self.program.chance.choice(sorted(self.view.brokers)))
+        found = [await self._topics_of(node) for node in sorted(self.view.brokers)]
+        if any(each != found[0] for each in found):
+            raise Lost("the nodes do not tell the same topics yet")
+        return found[0]
 
     async def _topics_of(self, node: int) -> dict[str, int]:
         """Partitions of each topic that a node knows."""
