@@ -4,6 +4,7 @@ Invariants
  1. Each step has its time; what does not happen in it is said in `stuck`, and the next step is taken.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
