@@ -74,7 +74,13 @@ class Run:
         self.workload = Workload(self.world.seed, profile, self.cluster.bootstrap, self.history, self._start_program)
         self.faults.may_be_lossy &= not self.workload.stage.plan.is_fragile
         self.programs: list[SimLoop] = []
+        self.checked: dict[str, int] = {}
         self.wrong: list[str] = []
+
+    @property
+    def loops(self) -> list[SimLoop]:
+        """Of all processes, in all their lives."""
+        return [*self.cluster.loops, *self.programs]
 
     def _start_program(self, name: str, main: Main) -> None:
         loop = SimLoop(self.world, name)
@@ -99,7 +105,7 @@ class Run:
             self.wrong.append(f"structure, at {self.world.now_s:.3f} s: {violated}")
         finally:
             asyncio._set_running_loop(None)
-            for loop in (*self.cluster.loops, *self.programs):
+            for loop in self.loops:
                 loop.forget()
             gc.enable()
         return Result(
@@ -113,8 +119,6 @@ class Run:
             real_s=time.process_time() - began_s,
             digest=self.digest(),
         )
-
-    checked: dict[str, int] = {}  # noqa: RUF012 - replaced as a whole
 
     def _start(self) -> None:
         self.cluster.start()
@@ -147,7 +151,7 @@ class Run:
     def _judge(self) -> None:
         self.structure.check_whole()
         self.wrong += [f"client: {error!r}" for error in self.workload.failures]
-        for loop in (*self.cluster.loops, *self.programs):
+        for loop in self.loops:
             self.wrong += [f"complaint of {loop.name}: {each}" for each in loop.complaints]
         report = check(self.history)
         self.checked = report.checked
