@@ -50,27 +50,31 @@ class Direction:
         self.link: Link = (source.host.name, target.host.name)
         self.last_s = 0.0
         self.under_way_bytes = 0
-        self.held: deque[Callable[[], None]] = deque()
+        self.under_way: deque[Callable[[], None]] = deque()
+        self.held = 0  # how many of them cannot get through
 
     def send(self, arrive: Callable[[], None], size: int = 0) -> None:
         """Has something happen at the other end, after all that was sent before. Who is busy sends it when that is over."""
         network = self.network
         self.last_s = max(self.last_s, self.source.loop.time() + network.latency_s(self.link) + size / BYTES_PER_SECOND)
-        network.world.at(self.last_s, lambda: self._arrive(arrive))
+        self.under_way.append(arrive)
+        network.world.at(self.last_s, self._arrive)
 
-    def _arrive(self, arrive: Callable[[], None]) -> None:
-        if self.held or self.link in self.network.cuts:
+    def _arrive(self) -> None:
+        """What was sent first is what arrives, whichever was due now."""
+        if self.link in self.network.cuts:
             if not self.held:
                 self.network.waiting.append(self)
-            self.held.append(arrive)
+            self.held += 1
         else:
-            arrive()
+            self.under_way.popleft()()
 
     def go_on(self) -> None:
         """The link is whole again."""
-        held, self.held = self.held, deque()
-        for arrive in held:
-            self.send(arrive)
+        held, self.held = self.held, 0
+        for _ in range(held):
+            self.last_s = max(self.last_s, self.network.world.now_s + self.network.latency_s(self.link))
+            self.network.world.at(self.last_s, self._arrive)
 
 
 class SimSocket:
