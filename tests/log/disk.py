@@ -10,7 +10,6 @@ Invariants
 """
 
 import errno
-import io
 import os
 import random
 import socket
@@ -112,9 +111,6 @@ class SimFile:
     def send(self, connected: socket.socket, position: int, size: int) -> int:
         data = self.read(position, size)
         return connected.send(data) if data else 0
-
-    def fileno(self) -> int:
-        raise io.UnsupportedOperation("a file in memory has no descriptor")
 
 
 class SimLock:

@@ -46,7 +46,7 @@ class SimNode:
         self.life = 0
         self.loop: SimLoop | None = None
         self.node: Node | None = None  # that serves
-        self.is_starting = False
+        self.starting: Node  # since it has lived
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
 
@@ -80,11 +80,10 @@ class SimNode:
 
     async def _live(self, loop: SimLoop, machine: SimMachine) -> None:
         node = Node(self.config, machine.new_disk, RESERVE_BYTES, machine)
-        self.is_starting = True
         reason = "stopped"
 
         def ready() -> None:
-            self.node, self.is_starting = node, False
+            self.node = node
             logger.info("node %d serves", self.number)
 
         try:
@@ -120,7 +119,6 @@ class SimNode:
         loop.kill()
         self.disks.kill()
         self.loop = self.node = None
-        self.is_starting = False
 
     # -- what can be done to it
 

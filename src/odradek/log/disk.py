@@ -91,10 +91,6 @@ class File(Protocol):
         it takes none, and whatever else the socket raises."""
         ...
 
-    def fileno(self) -> int:
-        """The descriptor, for sendfile."""
-        ...
-
 
 class Disk(Protocol):
     """One log folder's files. Paths are whole paths."""
@@ -308,10 +304,6 @@ class RealFile:
     def send(self, connected: socket.socket, position: int, size: int) -> int:
         self.disk.check()
         return os.sendfile(connected.fileno(), self.fd, position, size)
-
-    def fileno(self) -> int:
-        self.disk.check()
-        return self.fd
 
     def __del__(self) -> None:
         with suppress(OSError):

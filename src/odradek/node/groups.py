@@ -258,11 +258,13 @@ class Groups:
         """What a group has. Whoever may be the coordinator no longer does not know what was committed elsewhere; whoever has
         just become it does not know yet what of the log that it has loaded is committed."""
         shard = self.find(group_id)
-        if isinstance(shard, Shard) and not shard.is_certain:
+        if isinstance(shard, ErrorCode):
+            return shard
+        if not shard.is_certain:
             return ErrorCode.NOT_COORDINATOR
-        if isinstance(shard, Shard) and shard.partition.high_watermark < shard.loaded_offset:
+        if shard.partition.high_watermark < shard.loaded_offset:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return shard if isinstance(shard, ErrorCode) else await ask(shard, request, ctx)
+        return await ask(shard, request, ctx)
 
     async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
         loading = any(not shard.is_loaded for shard in self.shards.values())

@@ -24,7 +24,6 @@ from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
 from odradek.node.readable import Readable
-from odradek.node.writing import SLOW_APPEND_SECONDS
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 
@@ -78,14 +77,12 @@ class Partition(Readable):
         return self.leader.low_watermark(self.log.start_offset)
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        seconds = self.host.machine.seconds
-        began = seconds()
+        began_s = self.writing.seconds()
         try:
             appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
-        if (took := seconds() - began) > SLOW_APPEND_SECONDS:
-            self.writing.slowed(took)
+        self.writing.appended(began_s)
         self.host.grew(self)
         return appended
 

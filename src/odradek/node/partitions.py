@@ -291,8 +291,9 @@ class Partitions:
 
     def caught_up(self, key: TopicIdPartition) -> None:
         """A log that is copied anew has all that is committed: from now on it counts again."""
-        if self.copied_anew.pop(key, key) is None and key[0] in self.image.topics_by_id:
-            self._report_directory(self.image.topics_by_id[key[0]], key[1])
+        if (topic := self.image.topics_by_id.get(key[0])) is not None and key in self.copied_anew:
+            del self.copied_anew[key]
+            self._report_directory(topic, key[1])
 
     def damaged(self, readable: Readable, offset: int, reason: str) -> None:
         """A reader found a log broken. Where others in sync have its records, one of them leads, and it is copied anew."""

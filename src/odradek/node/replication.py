@@ -27,7 +27,6 @@ from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Log
 from odradek.node.peers import Channel, Unreachable
 from odradek.node.readable import FollowedPartition
-from odradek.node.writing import SLOW_APPEND_SECONDS
 from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.errors import ProtocolError, Refused
 from odradek.wire.message import Message
@@ -296,10 +295,9 @@ class Replication:
         if writing.is_slow:
             await writing.append_as_follower(log, records, now_ms, lambda: follower in self.logs)
         else:
-            began = self.partitions.machine.seconds()
+            began_s = writing.seconds()
             log.append_as_follower(records, now_ms=now_ms)
-            if (took := self.partitions.machine.seconds() - began) > SLOW_APPEND_SECONDS:
-                writing.slowed(took)
+            writing.appended(began_s)
         self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
         self.partitions.flush_rolled(log)
 

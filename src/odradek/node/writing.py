@@ -61,8 +61,11 @@ class Writing:
         self.is_reserved = is_reserved
         self._changed()
 
-    def slowed(self, seconds: float) -> None:
-        """An append on the loop has taken long."""
+    def appended(self, began_s: float) -> None:
+        """An append on the loop is done, which began then. After one that took long there are no more."""
+        seconds = self.seconds() - began_s
+        if seconds <= SLOW_APPEND_SECONDS:
+            return
         logger.warning("%s is slow, a write took %.0f ms: threads write to it from now on", self.folder.path, seconds * 1000)
         self.is_slow, self.fast_writes = True, 0
         self._changed()

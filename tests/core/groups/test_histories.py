@@ -29,6 +29,7 @@ from odradek.wire.messages import (
     SyncGroupResponse,
 )
 from tests.core.groups.clients import GROUP, Clients, join_request, subscription
+from tests.core.groups.durable import durable_classic
 from tests.core.groups.host import Host
 
 PARTITIONS = {"t": 4, "u": 3}
@@ -289,30 +290,8 @@ def settled(coordinator: GroupCoordinator) -> Iterator[ClassicGroup]:
 
 
 def durable(group: ClassicGroup) -> tuple[Any, ...]:
-    members = [
-        (
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-            member.metadata(group.protocol_name or ""),
-            member.assignment,
-        )
-        for member in group.members.values()
-    ]
     is_counting = group.is_empty and group.protocol_type is not None  # the time since when nobody needs the offsets
-    return (
-        group.state,
-        group.generation_id,
-        group.protocol_type,
-        group.protocol_name,
-        group.leader_id,
-        group.subscribed_topics,
-        members,
-        group.state_timestamp_ms if is_counting else None,
-    )
+    return (group.state, *durable_classic(group), group.state_timestamp_ms if is_counting else None)
 
 
 TestHistories = Histories.TestCase

@@ -225,7 +225,7 @@ def monotonic_clock(patch: Patch) -> None:
 
 def slow_disk_on_threads(patch: Patch) -> None:
     """A folder that turned slow is written on the loop."""
-    patch.setattr(Writing, "slowed", lambda *_: None)
+    patch.setattr(Writing, "appended", lambda *_: None)
 
 
 MUTANTS: Final = (

@@ -19,6 +19,7 @@ from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.errors import UnknownRecord
 from odradek.wire.log_records import decode_coordinator_record
 from odradek.wire.records import records
+from tests.core.groups.durable import durable_classic
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
 from tests.sim.structural.logs import Cursor, batches_below
@@ -103,20 +104,3 @@ def check_group(name: str, group: Any, again: Any) -> None:
 
 def durable_consumer(group: ConsumerGroup) -> dict[str, Any]:
     return {name: value for name, value in vars(group).items() if name not in CACHED}
-
-
-def durable_classic(group: ClassicGroup) -> tuple[Any, ...]:
-    members = [
-        (
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-            member.metadata(group.protocol_name or ""),
-            member.assignment,
-        )
-        for member in group.members.values()
-    ]
-    return (group.generation_id, group.protocol_type, group.protocol_name, group.leader_id, group.subscribed_topics, members)
