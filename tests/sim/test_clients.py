@@ -56,7 +56,7 @@ class Scene:
 
     async def judge(self, *topics: str) -> None:
         """All of it is read once more, and no rule is broken."""
-        end = End(self.program("end"), Stage(PROFILES["calm"], Plan([], [])))
+        end = End(self.program("end"), Stage(PROFILES["calm"], Plan([], [], 1.0, is_fragile=False)))
         await end.view.refresh(topics)
         for topic in topics:
             for index in end.view.topics[topic].partitions:

@@ -22,7 +22,7 @@ SECONDS = 25.0
     ],
 )
 def test_each_kind_of_client_does_real_work(profile: str, done: list[str]) -> None:
-    run = Run(Setting(seed=1, nodes=3, profile=profile, faults="none", seconds=SECONDS))
+    run = Run(Setting(seed=2, nodes=3, profile=profile, faults="none", seconds=SECONDS))
     result = run.whole()
     assert result.wrong == []
     assert [what for what in done if not result.done.get(what)] == []

@@ -19,6 +19,8 @@ from odradek.wire.errors import ErrorCode
 from tests.checker.history import UNKNOWN_OFFSET, Outcome, SendEnded
 from tests.sim.clients.program import Place, Program
 
+BACK_OFF_SECONDS: Final = 0.1  # after one failure
+BACK_OFF_SECONDS_MAX: Final = 1.0
 CLEAN: Final = frozenset(  # answers after which the attempt is not in the log, and never will be
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -62,6 +64,7 @@ class Lane:
         self.must_bump = False  # before anything new is sent
         self.is_bumped = False  # the producer has not heard of it yet
         self.retry_s = 0.0
+        self.failed = 0  # attempts, since one came through
         self.log_end = 0  # past the last record that is known to be acknowledged
         self.outcomes: dict[Outcome, int] = {"acknowledged": 0, "refused": 0, "unknown": 0}
 
@@ -142,7 +145,13 @@ class Lane:
 
     def _again(self, batch: Batch, error: str) -> None:
         batch.is_under_way, batch.error = False, error
-        self.retry_s = self.program.loop.time() + self.program.chance.uniform(0.05, 0.2)
+        self.back_off()
+
+    def back_off(self) -> None:
+        """Sends nothing for a while, and for a longer one after every failure until something comes through."""
+        self.failed += 1
+        back_off_s = min(BACK_OFF_SECONDS * 2 ** (self.failed - 1), BACK_OFF_SECONDS_MAX)
+        self.retry_s = self.program.loop.time() + back_off_s * self.program.chance.uniform(0.5, 1.5)
 
     def end(self, batch: Batch, outcome: Outcome, error: str = "", base_offset: int = UNKNOWN_OFFSET) -> None:
         self.batches.remove(batch)
@@ -150,6 +159,7 @@ class Lane:
             self.must_bump = True
         if outcome == "acknowledged":
             self.is_known = True
+            self.failed = 0
         if base_offset >= 0:
             self.log_end = max(self.log_end, base_offset + len(batch.ids))
         self.outcomes[outcome] += len(batch.ids)

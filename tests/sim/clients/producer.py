@@ -23,7 +23,7 @@ from tests.sim.clients.connection import Connection, Lost
 from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.tasks import Tasks
-from tests.sim.clients.view import BACK_OFF_SECONDS, View
+from tests.sim.clients.view import View
 
 IN_FLIGHT_MAX: Final = 5
 EPOCH_MAX: Final = 0x7FFF
@@ -135,7 +135,7 @@ class Producer:
                 await self._attempt(lane, batch, changed)
             except Lost as error:
                 batch.error = str(error)
-                await asyncio.sleep(BACK_OFF_SECONDS)
+                lane.back_off()
                 with suppress(Lost):
                     await self.view.refresh([lane.place.topic])
 

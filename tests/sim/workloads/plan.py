@@ -39,7 +39,8 @@ class Plan(msgspec.Struct):
 
     topics: list[TopicPlan]
     groups: list[GroupPlan]
-    is_fragile: bool = False
+    sends_per_second: float
+    is_fragile: bool
 
 
 def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int, *, is_fragile: bool) -> TopicPlan:
@@ -74,4 +75,4 @@ def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
         protocol = profile.protocols[(number + chance.randrange(len(profile.protocols))) % len(profile.protocols)]
         chosen = chance.sample([topic.name for topic in topics], chance.randint(1, len(topics)))
         groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < 0.3))
-    return Plan(topics, groups, is_fragile)
+    return Plan(topics, groups, chance.choice(profile.sends_per_second), is_fragile)

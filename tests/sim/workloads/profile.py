@@ -8,14 +8,15 @@ from typing import Final
 import msgspec
 
 NODE_SETTINGS: Final = {
-    "broker.heartbeat.interval.ms": "500",
+    "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "4000",
-    "replica.fetch.wait.max.ms": "250",
+    "replica.fetch.wait.max.ms": "500",
     "replica.fetch.max.bytes": "2000",  # a follower refuses more at once than a segment holds, and some hold no more
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "controller.quorum.fetch.timeout.ms": "1500",
     "controller.quorum.election.timeout.ms": "800",
+    "controller.quorum.retry.backoff.ms": "100",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
@@ -44,7 +45,7 @@ class Profile(msgspec.Struct, frozen=True):
     has_administrator: bool = True
     changes_voters: bool = True
     allows_unclean: bool = False  # loss is allowed then, and told
-    sends_per_second: float = 5.0  # of a writer
+    sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))

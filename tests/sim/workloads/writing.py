@@ -19,7 +19,7 @@ async def write(program: Program, stage: Stage) -> None:
     await stage.set_up()
     producer = Producer(program, Manner.chosen(program.chance))
     while not stage.is_finishing:
-        await stage.pause(program.chance.expovariate(stage.profile.sends_per_second))
+        await stage.pause(program.chance.expovariate(stage.plan.sends_per_second))
         topics = list(stage.topics.values())
         if not topics or producer.unfinished >= UNFINISHED_MAX:
             continue
