@@ -33,7 +33,8 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
         await stage.until(lambda: stage.is_finishing or member.is_fenced, accident_s)  # noqa: B023 - waited for here
         accident = chance.choice(("crash", "leave", "stall"))
         if stage.is_finishing and not member.is_fenced:
-            await stage.until(lambda: stage.is_over or member.is_fenced or member.may_commit)  # noqa: B023 - or it rejoins before it has joined
+            has_joined = lambda: stage.is_over or member.is_fenced or member.may_commit  # noqa: B023, E731 - waited for here
+            await stage.until(has_joined)
             member.rejoin()
             await stage.until(lambda: stage.is_over or member.is_fenced)  # noqa: B023 - waited for here
             accident = "leave"
