@@ -92,7 +92,7 @@ class SimFile:
         self.disk.check()
 
     def truncate(self, size: int) -> None:
-        self.disk.ask("truncate", self.path)
+        self.disk.ask("truncate", self.path, size)
         self.disk.change(Step("truncate", self.path, size))
         self.disk.take_room(self.path, self.node, min(size - len(self.node.content), 0))
         self.node.change(Write(size, None), self.disk.now_ms)

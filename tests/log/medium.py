@@ -58,6 +58,14 @@ class Node:
     def durable(self) -> bytes:
         return bytes(self._separate) if self._separate is not None else bytes(self.content[: self._same]) + self._saved
 
+    @property
+    def durable_bytes(self) -> int:
+        """How many of the first bytes of the content are durable."""
+        if self._separate is None:
+            return self._same
+        both = zip(self.content, self._separate)
+        return next((at for at, (one, other) in enumerate(both) if one != other), min(len(self.content), len(self._separate)))
+
     def change(self, write: Write, now_ms: int) -> None:
         if write.position < self._same:
             self._saved = bytes(self.content[write.position : self._same]) + self._saved

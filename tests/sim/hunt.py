@@ -48,7 +48,10 @@ def wrong_in(mutant: Mutant, seed: int, *, is_off: bool) -> list[str]:
         patch.setattr(runs, "HEAL_SECONDS_MAX", HEAL_SECONDS_MAX)
         if is_off:
             mutant.switch_off(patch)
-        return runs.run(Setting(seed, mutant.nodes, mutant.clients, mutant.faults, mutant.seconds)).wrong
+        try:
+            return runs.run(Setting(seed, mutant.nodes, mutant.clients, mutant.faults, mutant.seconds)).wrong
+        except Exception as error:  # noqa: BLE001 - whatever a broken rule leads to is found
+            return [f"the run ended: {error!r}"]
 
 
 def hunt_by_name(name: str, seeds: range) -> tuple[str, Found | None]:

@@ -12,7 +12,9 @@ import random
 from typing import TYPE_CHECKING
 
 from tests.sim.structural.authority import AuthorityChecks
+from tests.sim.structural.durable import DurableChecks
 from tests.sim.structural.files import check_files
+from tests.sim.structural.findings import hold
 from tests.sim.structural.groups import check_groups
 from tests.sim.structural.partitions import PartitionChecks
 from tests.sim.structural.quorum import QuorumChecks
@@ -28,6 +30,7 @@ class Structure:
         self.partitions = PartitionChecks()
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
         self.authority = AuthorityChecks()
+        self.durable = DurableChecks()
         self.checks = 0
         self.groups_compared = 0
         self.logs_opened = 0
@@ -36,7 +39,10 @@ class Structure:
         cluster.disk_cost = self._seen
 
     def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
-        """A log that is cut may lack what is committed until it has fetched it again, which takes no time: so it is looked at."""
+        """Every operation of a disk. A log that is cut may lack what is committed until it has fetched it again, which takes no
+        time: so it is looked at."""
+        if wrong := self.durable.seen(member, kind, path, size):
+            self.cluster.world.after(0, lambda: hold(False, wrong))
         self._cost(member, loop, kind, path, size)
         if kind == "truncate" and path.endswith(".log"):
             self.cuts += 1
@@ -47,6 +53,7 @@ class Structure:
         self.quorum.check(self.cluster)
         self.authority.check(self.cluster)
         self.partitions.check(self.cluster)
+        self.durable.check(self.cluster)
         self.checks += 1
 
     def check_whole(self) -> None:

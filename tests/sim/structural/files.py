@@ -10,6 +10,7 @@ Invariants that are checked
 import random
 from typing import TYPE_CHECKING
 
+from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
 from odradek.log.folder import METADATA_LOG, LogFolder
 from odradek.log.log import Log
@@ -38,7 +39,7 @@ def check_member(member: "SimNode", manner: Manner, dice: random.Random) -> int:
     count = 0
     for path in member.folders:
         disk = SimDisk(path, after)
-        folder = LogFolder(disk, path, lambda _: LogConfig(), now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+        folder = open_folder(disk, path)
         for name, log in folder.logs.items():
             count += 1
             check_opened(f"{name} on node {member.number} ({manner})", log, after, live_log(member, log))
@@ -48,6 +49,13 @@ def check_member(member: "SimNode", manner: Manner, dice: random.Random) -> int:
             live = member.node.quorum.log if member.node is not None else None
             check_opened(f"the metadata log of node {member.number} ({manner})", metadata_log.log, after, live)
     return count
+
+
+def open_folder(disk: SimDisk, path: str) -> LogFolder:
+    try:
+        return LogFolder(disk, path, lambda _: LogConfig(), now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    except CorruptFile as error:
+        raise Violated(f"a start would find {error}") from error
 
 
 def live_log(member: "SimNode", opened: Log) -> Log | None:

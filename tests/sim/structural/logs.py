@@ -149,3 +149,21 @@ def check_log(name: str, log: Log) -> None:
     epochs = [epoch for epoch, _ in entries]
     offsets = [offset for _, offset in entries]
     hold(epochs == sorted(epochs) and offsets == sorted(offsets), f"{name} has the leader epochs {entries}")
+
+
+def check_known(name: str, log: Log, batches: list[Batch]) -> None:
+    """What a log knows of its batches beside them, whether it has seen them come or has read them at a start."""
+    known = [batch.header for batch in batches if batch.header.base_offset >= log.start_offset]
+    for header in known:
+        epoch = log.epochs.epoch_for(header.base_offset)
+        hold(
+            epoch == header.leader_epoch,
+            f"{name} takes the batch at {header.base_offset} for one of leader epoch {epoch}, and it is of {header.leader_epoch}",
+        )
+    last = {header.producer_id: header for header in known if header.producer_id >= 0 and not header.is_control}
+    for producer_id, header in last.items():
+        producer = log.producers.producers.get(producer_id)
+        hold(
+            producer is not None and (producer.epoch > header.producer_epoch or producer.last_offset >= header.last_offset),
+            f"{name} does not know the batch of producer {producer_id} at {header.base_offset}",
+        )

@@ -7,7 +7,8 @@ Invariants that are checked
  4. Who is in the ISR, and alive, has everything below the high watermark. A broker that has come back without its tail is known
     by its broker epoch, and is out of the ISR when the leader hears of that.
  5. The maximal ISR holds the committed one; a change of the ISR is of the leader's own epoch.
- 6. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
+ 6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers.
+ 7. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from odradek.node.node import Node
 from odradek.node.partition import Partition
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
-from tests.sim.structural.logs import Committed, check_log
+from tests.sim.structural.logs import Committed, check_known, check_log
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
@@ -128,7 +129,8 @@ class PartitionChecks:
     def _check_content(self, replica: Replica) -> None:
         committed = self._committed(replica.key, replica.name)
         log = replica.log
-        committed.look(replica.who, replica.medium, log, log.high_watermark, is_compacted=log.config.compacts)
+        new = committed.look(replica.who, replica.medium, log, log.high_watermark, is_compacted=log.config.compacts)
+        check_known(f"{replica.name} on {replica.who}", log, new)
 
     def _check_in_sync(self, found: list[Replica]) -> None:
         by_place = {(replica.key, replica.node.node_id): replica for replica in found}
