@@ -47,6 +47,7 @@ class SimNode:
         self.loop: SimLoop | None = None
         self.node: Node | None = None  # that serves
         self.starting: Node  # since it has lived
+        self.has_begun = False  # in this life
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
 
@@ -85,9 +86,10 @@ class SimNode:
         def ready() -> None:
             self.node = node
             logger.info("node %d serves", self.number)
+            self.cluster.on_ready(node)
 
         try:
-            self.starting = node
+            self.starting, self.has_begun = node, True
             await serve(node, ready)
         except StartFailed as failed:
             reason = str(failed)
@@ -118,6 +120,7 @@ class SimNode:
     def _end(self, loop: SimLoop) -> None:
         loop.kill()
         self.disks.kill()
+        self.has_begun = False
         self.loop = self.node = None
 
     # -- what can be done to it
@@ -167,6 +170,7 @@ class SimCluster:
         self.loops: list[SimLoop] = []  # of all lives
         self.thread_seconds: Callable[[SimNode], float] = lambda _: THREAD_SECONDS
         self.disk_cost: Callable[[SimNode, SimLoop, str, str, int], None] = lambda *_: None
+        self.on_ready: Callable[[Node], None] = lambda _: None  # a node serves
         self.members = {number: SimNode(self, number, self._settings(number, count, settings)) for number in range(1, count + 1)}
         self._format()
 
@@ -174,6 +178,11 @@ class SimCluster:
     def nodes(self) -> dict[int, Node]:
         """Those that serve."""
         return {number: member.node for number, member in self.members.items() if member.node is not None}
+
+    @property
+    def living(self) -> dict[int, Node]:
+        """Those that serve, and those that will."""
+        return {number: member.starting for number, member in self.members.items() if member.is_up and member.has_begun}
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:

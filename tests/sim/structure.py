@@ -37,6 +37,7 @@ class Structure:
         self.cuts = 0
         self._cost = cluster.disk_cost
         cluster.disk_cost = self._seen
+        self.partitions.in_sync.watch(cluster)
 
     def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
         """Every operation of a disk. A log that is cut may lack what is committed until it has fetched it again, which takes no

@@ -4,62 +4,24 @@ Invariants that are checked
  1. A leader epoch has one leader.
  2. Within a leader epoch the high watermark never goes back, and it is no further than the log.
  3. What is committed stands (logs.py).
- 4. Who is in the ISR, and alive, has everything below the high watermark. A broker that has come back without its tail is known
-    by its broker epoch, and is out of the ISR when the leader hears of that.
+ 4. Who is in sync has what is committed (in_sync.py).
  5. The maximal ISR holds the committed one; a change of the ISR is of the leader's own epoch.
  6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers.
  7. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from odradek.core.partition.replica import TopicIdPartition
-from odradek.log.log import Log
 from odradek.node.node import Node
 from odradek.node.partition import Partition
-from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
+from tests.sim.structural.in_sync import InSyncChecks
 from tests.sim.structural.logs import Committed, check_known, check_log
+from tests.sim.structural.replicas import Replica, all_replicas
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
-
-
-class Replica(NamedTuple):
-    """A partition on a node that leads or follows it."""
-
-    node: Node
-    medium: Medium
-    key: TopicIdPartition
-    name: str
-    log: Log
-    leader_epoch: int
-    leading: Partition | None
-
-    @property
-    def who(self) -> str:
-        return f"node {self.node.node_id}"
-
-
-def replicas(node: Node, medium: Medium) -> Iterator[Replica]:
-    partitions = getattr(node, "partitions", None)  # a controller has none, nor a broker that has not come as far
-    if partitions is None:
-        return
-    for topic, led in partitions.by_name.items():
-        for index, found in led.items():
-            key = (found.topic_id, index)
-            yield Replica(node, medium, key, f"{topic}-{index}", found.log, found.leader_epoch, found)
-    if not hasattr(partitions, "replication"):
-        return
-    replication = partitions.replication
-    for key, (follower, _) in replication.followers.items():
-        name = f"{follower.topic}-{follower.index}"
-        yield Replica(node, medium, key, name, replication.logs[follower], follower.leader_epoch, None)
-
-
-def all_replicas(cluster: "SimCluster") -> list[Replica]:
-    return [replica for number, node in cluster.nodes.items() for replica in replicas(node, cluster.members[number].disks.medium)]
 
 
 class PartitionChecks:
@@ -67,10 +29,12 @@ class PartitionChecks:
         self.leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self.high_watermarks: dict[tuple[TopicIdPartition, int], int] = {}
         self.committed: dict[TopicIdPartition, Committed] = {}
+        self.in_sync = InSyncChecks()
 
     def elected_uncleanly(self, key: TopicIdPartition) -> None:
         """By the metadata: what was committed may be lost."""
         self._committed(key, f"partition {key[1]} of {key[0].hex()}").forgive()
+        self.in_sync.forgive(key)
 
     def _committed(self, key: TopicIdPartition, name: str) -> Committed:
         if key not in self.committed:
@@ -87,10 +51,10 @@ class PartitionChecks:
                 self._check_leader(replica, replica.leading)
             if replica.log.damage is None:
                 self._check_content(replica)
-        self._check_in_sync(found)
+        self.in_sync.check(cluster)
 
     def check_in_sync(self, cluster: "SimCluster") -> None:
-        self._check_in_sync(all_replicas(cluster))
+        self.in_sync.check_leaders(cluster)
 
     def _check_names(self, node: Node) -> None:
         partitions = getattr(node, "partitions", None)
@@ -131,22 +95,3 @@ class PartitionChecks:
         log = replica.log
         new = committed.look(replica.who, replica.medium, log, log.high_watermark, is_compacted=log.config.compacts)
         check_known(f"{replica.name} on {replica.who}", log, new)
-
-    def _check_in_sync(self, found: list[Replica]) -> None:
-        by_place = {(replica.key, replica.node.node_id): replica for replica in found}
-        for replica in found:
-            if replica.leading is None:
-                continue
-            leader = replica.leading.leader
-            for broker_id in leader.isr:
-                other = by_place.get((replica.key, broker_id))
-                if other is None or other.leader_epoch != replica.leader_epoch or other.log.damage is not None:
-                    continue
-                known = replica.node.image.brokers.get(broker_id)
-                if known is None or known.fenced or known.epoch != other.node.session.broker_epoch:
-                    continue  # it has come back, and the leader has not heard of it yet
-                hold(
-                    other.log.end_offset >= leader.high_watermark,
-                    f"{replica.name} is committed up to {leader.high_watermark} on {replica.who} with {leader.isr} in sync, and "
-                    f"ends at {other.log.end_offset} on {other.who}",
-                )

@@ -1,0 +1,173 @@
+"""Who is in sync, looked at when it matters: when a high watermark moves, when a leader proposes an ISR, and over time.
+
+Invariants that are checked
+ 1. A high watermark moves as far as everybody has come who is in sync, by their own logs: who is in the ISR that the leader
+    knows, and in that of the metadata, where a change may be committed of which the leader has not heard yet. Whoever is in
+    sync follows in the leader's epoch by then.
+ 2. It does not move while fewer are in the ISR than min.insync.replicas asks for.
+ 3. Who is proposed for an ISR is active, as far as the leader knows, and has all up to the high watermark and to the start of the
+    leader's epoch.
+ 4. Who is in the ISR, and alive, has everything that was ever committed. A broker that has come back without its tail is known by
+    its broker epoch, and is out of the ISR when the leader hears of that.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.core.metadata.image import MetadataImage
+from odradek.core.metadata.topics import Partition as State
+from odradek.core.partition.replica import TopicIdPartition
+from odradek.node.node import Node
+from odradek.node.partition import Partition
+from tests.sim.structural.findings import Violated, hold
+from tests.sim.structural.replicas import Replica, replicas_of
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import SimCluster
+
+Told = Callable[[Partition], None]
+
+
+def newest_image(cluster: "SimCluster") -> MetadataImage | None:
+    images = [node.image for node in cluster.nodes.values()]
+    return max(images, key=lambda image: image.offset) if images else None
+
+
+def state_of(image: MetadataImage | None, key: TopicIdPartition) -> State | None:
+    topic = None if image is None else image.topics_by_id.get(key[0])
+    return None if topic is None else topic.partitions.get(key[1])
+
+
+def is_in_this_life(image: MetadataImage, replica: Replica) -> bool:
+    """Whether an image knows the process that a replica is in now."""
+    known = image.brokers.get(replica.node.node_id)
+    return known is not None and known.epoch == replica.node.session.broker_epoch
+
+
+def all_led(cluster: "SimCluster") -> list[tuple[Node, Partition]]:
+    nodes = cluster.nodes.values()
+    return [(node, led) for node in nodes for by_index in node.partitions.by_name.values() for led in by_index.values()]
+
+
+class InSyncChecks:
+    def __init__(self) -> None:
+        self.committed: dict[TopicIdPartition, int] = {}  # the highest high watermark of any leader
+        self.forgiven: dict[TopicIdPartition, None] = {}  # elected uncleanly: who has what is open from then on
+        self.moves = 0
+        self.proposals = 0
+
+    def forgive(self, key: TopicIdPartition) -> None:
+        self.forgiven[key] = None
+
+    # -- in the moment
+
+    def watch(self, cluster: "SimCluster") -> None:
+        """Has nodes tell when a high watermark moves, and when an ISR is proposed."""
+        cluster.on_ready = partial(self._watch, cluster)
+        for node in cluster.nodes.values():
+            self._watch(cluster, node)
+
+    def _watch(self, cluster: "SimCluster", node: Node) -> None:
+        partitions = node.partitions
+
+        def watched(known: Told, check: Callable[["SimCluster", Node, Partition], None]) -> Told:
+            def tell(partition: Partition) -> None:
+                known(partition)
+                try:
+                    if cluster.living.get(node.node_id) is node:
+                        check(cluster, node, partition)
+                except Violated as violated:  # within a step of the node, which must not see it
+                    cluster.world.after(0, partial(hold, False, str(violated)))
+
+            return tell
+
+        partitions.committed = watched(partitions.committed, self.moved)  # type: ignore[method-assign, assignment]
+        partitions.isr_changed = watched(partitions.isr_changed, self.proposed)  # type: ignore[method-assign, assignment]
+
+    def moved(self, cluster: "SimCluster", node: Node, partition: Partition) -> None:
+        """The high watermark of a leader has moved."""
+        leader, key = partition.leader, (partition.topic_id, partition.index)
+        offset = leader.high_watermark
+        minimum = min(leader.min_insync_replicas, len(leader.replicas) + 1)
+        hold(
+            len(leader.isr) >= minimum, f"{partition} is committed up to {offset} with {leader.isr} in sync, and {minimum} needed"
+        )
+        self.moves += 1
+        if key in self.forgiven:
+            return
+        self.committed[key] = max(self.committed.get(key, 0), offset)
+        for other in self._in_sync(cluster, node, partition):
+            moves = f"{partition} is committed up to {offset} in leader epoch {leader.epoch}"
+            hold(other.leader_epoch >= leader.epoch, f"{moves}, and {other.who}, in sync, is in {other.leader_epoch}")
+            hold(other.log.end_offset >= offset, f"{moves}, and ends at {other.log.end_offset} on {other.who}, in sync")
+
+    def _in_sync(self, cluster: "SimCluster", node: Node, partition: Partition) -> Iterator[Replica]:
+        """The others that are in sync with a leader, as far as it knows, or as the metadata says; in their lives of now."""
+        leader, key = partition.leader, (partition.topic_id, partition.index)
+        newest = newest_image(cluster)
+        state = state_of(newest, key)
+        told = state.isr if state is not None and state.leader_epoch == leader.epoch else ()
+        for other in replicas_of(cluster, key):
+            if other.node is node or other.log.damage is not None:
+                continue
+            is_known = other.node.node_id in leader.isr and is_in_this_life(node.image, other)
+            is_told = other.node.node_id in told and newest is not None and is_in_this_life(newest, other)
+            if is_known or is_told:
+                yield other
+
+    def proposed(self, cluster: "SimCluster", node: Node, partition: Partition) -> None:
+        """A leader asks for another ISR."""
+        leader = partition.leader
+        if leader.unsent is None:
+            return
+        self.proposals += 1
+        for broker_id in set(leader.unsent.isr) - set(leader.isr):
+            broker = node.image.brokers.get(broker_id)
+            asks = f"{partition} asks for node {broker_id} to be in sync, "
+            hold(broker is not None and broker.is_active, f"{asks}which is fenced, shutting down or not registered")
+            for other in replicas_of(cluster, (partition.topic_id, partition.index)):
+                is_it = other.node.node_id == broker_id and is_in_this_life(node.image, other)
+                if is_it and other.leader_epoch == leader.epoch:
+                    end, least = other.log.end_offset, max(leader.high_watermark, leader.epoch_start)
+                    hold(end >= least, f"{asks}which ends at {end}, where epoch {leader.epoch} needs {least}")
+
+    # -- over time
+
+    def check(self, cluster: "SimCluster") -> None:
+        """As the leaders know it, and as the metadata says."""
+        self.check_leaders(cluster)
+        newest = newest_image(cluster)
+        for _, led in all_led(cluster):
+            key = (led.topic_id, led.index)
+            state = state_of(newest, key)
+            if newest is None or state is None or state.leader_epoch != led.leader_epoch or key in self.forgiven:
+                continue
+            committed = self.committed.get(key, 0)
+            for other in replicas_of(cluster, key):
+                is_in_sync = other.node.node_id in state.isr and is_in_this_life(newest, other)
+                if not is_in_sync or other.leader_epoch != led.leader_epoch or other.log.damage is not None:
+                    continue
+                hold(
+                    other.log.end_offset >= committed,
+                    f"{led} was committed up to {committed}, and ends at {other.log.end_offset} on {other.who}, which is in "
+                    f"{state.isr}, in sync by the metadata",
+                )
+
+    def check_leaders(self, cluster: "SimCluster") -> None:
+        """As the leaders know it."""
+        for node, led in all_led(cluster):
+            self._check_leader(cluster, node, led)
+
+    def _check_leader(self, cluster: "SimCluster", node: Node, led: Partition) -> None:
+        leader = led.leader
+        for other in replicas_of(cluster, (led.topic_id, led.index)):
+            known = node.image.brokers.get(other.node.node_id)
+            if known is None or known.fenced or not is_in_this_life(node.image, other):
+                continue  # it has come back, and the leader has not heard of it yet
+            is_in_sync = other.node.node_id in leader.isr and other.leader_epoch == led.leader_epoch
+            hold(
+                not is_in_sync or other.log.damage is not None or other.log.end_offset >= leader.high_watermark,
+                f"{led} is committed up to {leader.high_watermark} on node {node.node_id} with {leader.isr} in sync, and "
+                f"ends at {other.log.end_offset} on {other.who}",
+            )

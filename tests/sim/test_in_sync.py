@@ -1,0 +1,108 @@
+"""Who is in sync is looked at in the moment it matters: what a leader commits or proposes wrongly is found at once."""
+
+import msgspec
+import pytest
+
+from odradek.log.log import Log
+from odradek.node.node import Node
+from odradek.node.partition import Partition
+from tests.sim.cluster import SimCluster
+from tests.sim.steady import Client, steady_cluster, tell
+from tests.sim.structural.findings import Violated
+from tests.sim.structure import Structure
+
+TOPIC = "t"
+
+
+class Stage:
+    """A cluster at peace that is looked at: one partition, its leader, and one of its followers."""
+
+    def __init__(self) -> None:
+        self.cluster: SimCluster = steady_cluster()
+        self.structure = Structure(self.cluster)
+        self.node, self.partition = self._led()
+        self.follower, self.log = self._followed()
+
+    def _led(self) -> tuple[Node, Partition]:
+        nodes = self.cluster.nodes.values()
+        return next((node, led[0]) for node in nodes if 0 in (led := node.partitions.by_name.get(TOPIC, {})))
+
+    def _followed(self) -> tuple[Node, Log]:
+        key = (self.partition.topic_id, 0)
+        other = next(node for node in self.cluster.nodes.values() if node is not self.node)
+        return other, other.partitions.replication.logs[other.partitions.replication.followers[key][0]]
+
+    def commit(self) -> None:
+        self.node.partitions.committed(self.partition)
+        self.cluster.world.run(self.cluster.world.now_s + 0.000_001)
+
+    def propose(self, *, without: tuple[int, ...] = ()) -> None:
+        """That everybody is in sync, where some have not been."""
+        leader = self.partition.leader
+        isr = leader.isr
+        leader.isr = tuple(broker for broker in isr if broker not in without)
+        leader._propose(isr)
+        self.node.partitions.isr_changed(self.partition)
+        self.cluster.world.run(self.cluster.world.now_s + 0.000_001)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_what_all_have_may_be_committed_and_who_has_all_may_be_proposed(stage: Stage) -> None:
+    stage.commit()
+    stage.propose(without=(stage.follower.node_id,))
+
+    async def produce(client: Client) -> None:
+        await client.produce(TOPIC, 0, (b"k", b"v"))
+
+    tell(stage.cluster, produce)
+    assert stage.structure.partitions.in_sync.moves >= 2
+    assert stage.structure.partitions.in_sync.proposals >= 1
+
+
+def test_a_high_watermark_past_the_log_of_somebody_in_sync_is_found(stage: Stage) -> None:
+    stage.log.end_offset = 1
+    with pytest.raises(Violated, match=r"in leader epoch 0, and ends at 1 on node ., in sync"):
+        stage.commit()
+
+
+def test_also_of_somebody_whom_the_leader_does_not_know_to_be_in_sync_yet(stage: Stage) -> None:
+    leader = stage.partition.leader
+    leader.isr = leader.maximal_isr = tuple(broker for broker in leader.isr if broker != stage.follower.node_id)
+    stage.log.end_offset = 1
+    with pytest.raises(Violated, match=r"in leader epoch 0, and ends at 1 on node ., in sync"):
+        stage.commit()
+
+
+def test_a_high_watermark_that_moves_by_a_fetch_of_another_epoch_is_found(stage: Stage) -> None:
+    stage.follower.partitions.replication.followers[stage.partition.topic_id, 0][0].leader_epoch -= 1
+    with pytest.raises(Violated, match=r"in leader epoch 0, and node ., in sync, is in -1"):
+        stage.commit()
+
+
+def test_a_high_watermark_that_moves_with_too_few_in_sync_is_found(stage: Stage) -> None:
+    stage.partition.leader.isr = (stage.node.node_id,)
+    with pytest.raises(Violated, match=r"with \(.,\) in sync, and 2 needed"):
+        stage.commit()
+
+
+def test_who_was_fenced_is_not_proposed(stage: Stage) -> None:
+    broker_id = stage.follower.node_id
+    stage.node.image.brokers[broker_id] = msgspec.structs.replace(stage.node.image.brokers[broker_id], fenced=True)
+    with pytest.raises(Violated, match="to be in sync, which is fenced"):
+        stage.propose(without=(broker_id,))
+
+
+def test_who_is_behind_is_not_proposed(stage: Stage) -> None:
+    stage.log.end_offset = 1
+    with pytest.raises(Violated, match="to be in sync, which ends at 1, where epoch 0 needs"):
+        stage.propose(without=(stage.follower.node_id,))
+
+
+def test_somebody_in_sync_by_the_metadata_who_has_not_what_was_committed_is_found(stage: Stage) -> None:
+    stage.structure.partitions.in_sync.committed[stage.partition.topic_id, 0] = 1000
+    with pytest.raises(Violated, match=r"was committed up to 1000, and ends at .*, in sync by the metadata"):
+        stage.structure.check()
