@@ -244,6 +244,7 @@ def test_a_client_that_never_reads_holds_little_and_stops_only_itself(tmp_path: 
     async def run() -> None:
         async with running(new_node(tmp_path)) as node, connected(node) as client:
             await client.create("wide", partitions=2000)
+            await until(lambda: len(node.partitions.by_name.get("wide", ())) == 2000)  # on a busy disk after the answer
             request = framed(MetadataRequest(topics=None), 12)
             answer_bytes = len((await client.ask(MetadataRequest(topics=None), 12, MetadataResponse)).to_bytes(12))
             with socket.create_connection(("127.0.0.1", port_of(node))) as greedy:
