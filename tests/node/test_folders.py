@@ -65,7 +65,7 @@ class Scene:
                 assert await self.client.produce("things", b"second", index=index) == OFFLINE
             case "sync":
                 with pytest.raises(Exception, match="Input/output"):
-                    await self.node.partitions.flush(self.node.partitions.by_name["things"][index].log)
+                    await self.node.partitions.work.flush(self.node.partitions.by_name["things"][index].log)
             case _:
                 for segment in self.node.partitions.by_name["things"][index].log.segments:
                     segment.release()

@@ -85,7 +85,7 @@ class Background:
         """Makes what there was no room for: the reserve of the metadata, and new logs. Goes on with folders that were full."""
         if not self.is_making_room and (not self.reserve.is_there or self.partitions.unmade or self.partitions.full):
             self.is_making_room = True
-            self.partitions.spawn(self._make_room())
+            self.partitions.work.spawn(self._make_room())
 
     async def _make_room(self) -> None:
         if self.partitions.full:
@@ -94,7 +94,7 @@ class Background:
             if not self.reserve.is_there and await self.partitions.loop.run_in_executor(None, self.reserve.make):
                 self.reserve.made()
             for folder in [each for each in self.partitions.full if not self.partitions.writings[each].is_reserved]:
-                if await self.partitions.in_folder(folder, partial(has_room, folder)) and folder in self.partitions.full:
+                if await self.partitions.work.in_folder(folder, partial(has_room, folder)) and folder in self.partitions.full:
                     self.partitions.has_room(folder)
             if self.partitions.unmade and not self.reserve.is_in_use:
                 self.follow(self.partitions.take_unmade())
@@ -118,11 +118,11 @@ class Background:
                 self.partitions.failed(error)
                 continue
             if removals:
-                self.partitions.spawn(self._remove(folder, removals))
+                self.partitions.work.spawn(self._remove(folder, removals))
 
     async def _remove(self, folder: LogFolder, removals: list[Callable[[], None]]) -> None:
         for remove in removals:
-            await self.partitions.in_folder(folder, remove)
+            await self.partitions.work.in_folder(folder, remove)
 
     def checkpoint(self) -> None:
         for folder in self.partitions.folders:
@@ -130,11 +130,11 @@ class Background:
             known = self.written.setdefault(folder, {})
             changed = {path: content for path, content in checkpoints.items() if known.get(path) != content}
             if changed:
-                self.partitions.spawn(self._checkpoint(folder, changed))
+                self.partitions.work.spawn(self._checkpoint(folder, changed))
 
     async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes]) -> None:
         try:
-            await self.partitions.in_folder(folder, lambda: replace_files(folder.disk, changed))
+            await self.partitions.work.in_folder(folder, lambda: replace_files(folder.disk, changed))
         except DiskFull:
             return  # the old ones stay, and are right, only older
         self.written[folder].update(changed)
@@ -143,8 +143,8 @@ class Background:
         now_ms = self.now_ms()
         for folder in self.partitions.folders:
             for log in folder.logs.values():
-                if log.config.flush_ms < INT64_MAX and log.flush_due(now_ms) and log not in self.partitions.flushes:
-                    self.partitions.spawn(self.partitions.flush(log))
+                if log.config.flush_ms < INT64_MAX and log.flush_due(now_ms) and log not in self.partitions.work.flushes:
+                    self.partitions.work.spawn(self.partitions.work.flush(log))
 
     # -- compaction
 
@@ -199,7 +199,7 @@ class Background:
 
     async def _finish(self, folder: LogFolder, steps: Iterator[Callable[[], None]]) -> None:
         for step in steps:
-            await self.partitions.in_folder(folder, step)
+            await self.partitions.work.in_folder(folder, step)
 
     async def close(self) -> None:
         for stop in self.stops:

@@ -97,11 +97,11 @@ class Shard:
         partition = self.partition
         offset, count = partition.log_start, 0
         while offset < partition.log_end and not self.is_closed:
-            found = await partition.host.patiently(
+            found = await partition.host.work.patiently(
                 partition.log,
                 lambda at=offset: partition.log.read(at, LOAD_BYTES, partition.log_end),  # type: ignore[misc]
             )
-            data = await partition.host.patiently(partition.log, found.read)
+            data = await partition.host.work.patiently(partition.log, found.read)
             for position, header in whole_batches(data):
                 count += self._replay(data, position, header)
                 offset = header.next_offset
@@ -223,7 +223,7 @@ class Groups:
                 if partition.log_start == partition.log_end:
                     await shard.load()
                 else:
-                    partition.host.spawn(shard.load())
+                    partition.host.work.spawn(shard.load())
         for event in topic_events(delta, self.image):
             for shard in self.shards.values():
                 shard.step(event)

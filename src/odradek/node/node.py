@@ -292,7 +292,7 @@ class Node:
         timeout_ms = self.config.integer("request.timeout.ms")
         self.senders = [
             self.loop.create_task(send(self.link, lambda: self.session.broker_epoch, timeout_ms))
-            for send in (self.partitions.send_isr_changes, self.partitions.directories.send)
+            for send in (self.partitions.isr_reports.send, self.partitions.directories.send)
         ]
         await self.lifecycle.unfence()
         await self.followed(None)
@@ -405,7 +405,7 @@ class Node:
         return self.loop.run_in_executor(None, function)
 
     def look_into(self, function: Callable[[], Result]) -> Awaitable[Result]:
-        return self.partitions.look_into(function)
+        return self.partitions.work.look_into(function)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

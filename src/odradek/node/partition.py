@@ -123,7 +123,7 @@ class Partition(Readable):
         if self.leader.fetched(replica, offset, log_start, broker_epoch, self.host.monotonic_ms()):
             self.host.committed(self)
         if self.leader.unsent is not None:
-            self.host.isr_changed(self)
+            self.host.isr_reports.changed(self)
         for deletion in tuple(self.deletions):
             deletion.partition_changed(self)
 
@@ -152,7 +152,7 @@ class Partition(Readable):
     async def sync(self) -> None:
         """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""
         if self.log.flush_due(self.host.now_ms()):
-            await self.host.flush(self.log)
+            await self.host.work.flush(self.log)
 
     def read_replica(self, rack: str, listener: str, offset: int) -> int:
         return self.leader.read_replica(rack, listener, offset, self.host.monotonic_ms())
@@ -171,7 +171,7 @@ class Partition(Readable):
 
     async def _find(self, look: Callable[[], Candidate | None]) -> Candidate | None:
         try:
-            return await self.host.patiently(self.log, look)
+            return await self.host.work.patiently(self.log, look)
         except DiskFailed as error:
             raise self.host.refused(self, error) from error
         except ProtocolError as error:
@@ -179,7 +179,7 @@ class Partition(Readable):
 
     async def _first(self, candidate: Candidate | None) -> Found | None:
         """Looks into a batch, where it holds nobody up: it may become large."""
-        found = None if candidate is None else await self.host.look_into(candidate.first)
+        found = None if candidate is None else await self.host.work.look_into(candidate.first)
         return None if found is None else Found(found.timestamp, found.offset, found.leader_epoch)
 
     def epoch_of(self, offset: int) -> int:

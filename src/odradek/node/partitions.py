@@ -1,27 +1,23 @@
 """All partitions that this node leads, and the folders that their logs are in.
 
-What the metadata says is made true here: logs are created and deleted, epochs and settings change. What waits for the disk runs
-on threads: one for each folder does its small files in order, others sync.
+What the metadata says is made true here: logs are created and deleted, epochs and settings change.
 
 Invariants
  1. `by_name` and `by_id` hold the same partitions. One is in them only while its log is open and it is led here.
- 2. A log is flushed by one thread at a time.
- 3. A folder whose disk failed is told to the node once, in a turn of its own; from then on its partitions are in `offline`, and
+ 2. A folder whose disk failed is told to the node once, in a turn of its own; from then on its partitions are in `offline`, and
     nobody leads or follows them here.
- 4. A log that may be in a folder that is offline is not made anew in another.
- 5. A log that is damaged, or made in place of one whose folder is gone, is neither led nor followed while others have the
+ 3. A log that may be in a folder that is offline is not made anew in another.
+ 4. A log that is damaged, or made in place of one whose folder is gone, is neither led nor followed while others have the
     partition too; the controller hears that it is lost. It is copied anew when another leads, and nobody counts on what it has:
     it is in no ISR, and not eligible.
- 6. While a folder is full, nothing is followed there, and others lead what is in it, where others are in sync. What nobody else
+ 5. While a folder is full, nothing is followed there, and others lead what is in it, where others are in sync. What nobody else
     can lead is tried again with every append.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from odradek.core.config.topic import TopicConfig
@@ -29,31 +25,24 @@ from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import TOPIC_RESOURCE, MetadataImage
 from odradek.core.metadata.topics import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, Topic
 from odradek.core.partition.broker_session import BrokerSession
-from odradek.core.partition.isr_changes import RETRY_MS, IsrChanges
 from odradek.core.partition.leader import Leader
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.log.checkpoint import CorruptFile
-from odradek.log.disk import Cold, DiskFailed, DiskFull, replace_files
+from odradek.log.disk import DiskFailed, DiskFull, replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.log.segment import Damage
 from odradek.node.directories import DirectoryReport
+from odradek.node.disk_work import DiskWork
+from odradek.node.isr_reports import IsrReports
 from odradek.node.machine import Machine
 from odradek.node.partition import Partition, log_config
 from odradek.node.readable import FollowedPartition, Readable
 from odradek.node.replication import Replication
 from odradek.node.writing import Writing
 from odradek.wire.errors import ErrorCode, Refused
-from odradek.wire.messages import AlterPartitionResponse
-
-if TYPE_CHECKING:
-    from odradek.node.controller_link import ControllerLink
-
-BATCHES_LOOKED_INTO_MAX = 2  # at once: each may take twice PAYLOAD_SIZE_MAX
-
-Result = TypeVar("Result")
 
 logger = logging.getLogger("odradek.partitions")
 
@@ -86,24 +75,20 @@ class Partitions:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.loop = asyncio.get_running_loop()
-        self.threads = {folder: ThreadPoolExecutor(1, "folder") for folder in folders}
-        self.batch_threads = ThreadPoolExecutor(BATCHES_LOOKED_INTO_MAX, "batch")
+        self.work = DiskWork(folders, self.now_ms, self.failed)
         self.writings = {folder: Writing(folder, machine.seconds) for folder in folders}
         self.unmade: dict[TopicIdPartition, None] = {}  # partitions to be followed again: there was no room, or they are damaged
         self.copied_anew: dict[TopicIdPartition, None] = {}  # that have not caught up yet
         self.full: dict[LogFolder, None] = {}
-        self.flushes: dict[Log, asyncio.Task[None]] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
         self.grown: dict[Partition, None] = {}  # whose followers are
         self.session = session
         self.lag_time_max_ms = lag_time_max_ms
         self.by_leader: dict[Leader, Partition] = {}
-        self.isr_changes = IsrChanges(node_id)
-        self.isr_change_wanted = asyncio.Event()
+        self.isr_reports = IsrReports(node_id, self.monotonic_ms, self._moved)
         self.quotas: ReplicationQuotas
         self.directories = DirectoryReport(node_id, image)
         self.replication: Replication
-        self.tasks: set[asyncio.Task[None]] = set()
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
         known = self.image.topics.get(topic)
@@ -131,7 +116,7 @@ class Partitions:
         """Before anything is followed: logs of topics that are no more, or that others have now, were left by an earlier run."""
         for folder in tuple(self.folders):
             try:
-                await self.in_folder(folder, lambda folder=folder: self._set_strays_aside(folder))  # type: ignore[misc]
+                await self.work.in_folder(folder, lambda folder=folder: self._set_strays_aside(folder))  # type: ignore[misc]
             except DiskFailed as error:
                 self.failed(error)
 
@@ -222,7 +207,7 @@ class Partitions:
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
         try:
-            made = await self.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
+            made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
         except (DiskFull, DiskFailed) as error:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
@@ -351,7 +336,7 @@ class Partitions:
                 replace_files(folder.disk, checkpoints)
 
         try:
-            await self.in_folder(folder, discard)
+            await self.work.in_folder(folder, discard)
         except DiskFailed as error:
             self.failed(error)
 
@@ -378,11 +363,7 @@ class Partitions:
             self.committed(partition)
         if partition.followers:
             self._wake_soon(self.grown, partition)
-        self.flush_rolled(log)
-
-    def flush_rolled(self, log: Log) -> None:
-        if log.has_rolled and log not in self.flushes:
-            self.spawn(self.flush(log, closed_only=True))
+        self.work.flush_rolled(log)
 
     def committed(self, partition: Partition) -> None:
         """The high watermark has moved."""
@@ -390,10 +371,10 @@ class Partitions:
         if partition.readers:
             self._wake_soon(self.changed, partition)
 
-    def isr_changed(self, partition: Partition) -> None:
-        """The leader has a change of the ISR to send."""
-        self.isr_changes.add((partition.topic_id, partition.index), partition.leader)
-        self.isr_change_wanted.set()
+    def _moved(self, leader: Leader) -> None:
+        """An answer to a change of the ISR has moved its high watermark."""
+        if (partition := self.by_leader.get(leader)) is not None:
+            self.committed(partition)
 
     def tick(self) -> None:
         """To be called twice in `replica.lag.time.max.ms`: looks for followers that have fallen behind."""
@@ -401,7 +382,7 @@ class Partitions:
         for leader, partition in self.by_leader.items():
             leader.tick(now_ms)
             if leader.unsent is not None:
-                self.isr_changed(partition)
+                self.isr_reports.changed(partition)
 
     def advance(self) -> None:
         """The session of this node is certain again: what waited for that goes on."""
@@ -409,30 +390,6 @@ class Partitions:
         for leader, partition in self.by_leader.items():
             if leader.advance(now_ms):
                 self.committed(partition)
-
-    async def send_isr_changes(self, link: "ControllerLink", broker_epoch: Callable[[], int], timeout_ms: int) -> None:
-        """Tells the controller who is in sync, one request after the other, for ever."""
-        while True:
-            await self.isr_change_wanted.wait()
-            self.isr_change_wanted.clear()
-            request = self.isr_changes.request(broker_epoch())
-            if request is None:
-                continue
-            moved: Iterable[Leader] = ()
-            try:
-                answer = await link.ask(request, AlterPartitionResponse, timeout_ms, "isr")
-                moved = self.isr_changes.answered(answer, self.monotonic_ms())
-                is_failed = bool(answer.error_code)
-            except Refused as refused:
-                logger.warning("changes of the ISR are not taken: %s", refused.message)
-                self.isr_changes.failed()
-                is_failed = True
-            for leader in moved:
-                if (partition := self.by_leader.get(leader)) is not None:
-                    self.committed(partition)
-            if self.isr_changes.is_due:
-                await asyncio.sleep(RETRY_MS / 1000 if is_failed else 0)
-                self.isr_change_wanted.set()
 
     def _wake_soon(self, waiting: dict[Partition, None], partition: Partition) -> None:
         if not self.changed and not self.grown:
@@ -515,63 +472,7 @@ class Partitions:
         folder.give_up()
         self.folder_failed(folder)
 
-    # -- disk work
-
-    def in_folder(self, folder: LogFolder, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Does something with a folder's small files, one thing after the other."""
-        return self.loop.run_in_executor(self.threads[folder], work)
-
-    def look_into(self, function: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Runs what decompresses a batch that a client made, few at a time."""
-        return self.loop.run_in_executor(self.batch_threads, function)
-
-    async def patiently(self, log: Log, look: Callable[[], Result]) -> Result:
-        """Looks something up in a log, here; what is not in memory is read in on a thread first."""
-        while True:
-            log.disk.is_hasty = True
-            try:
-                return look()
-            except Cold as cold:
-                warm = cold.warm
-            finally:
-                log.disk.is_hasty = False
-            await self.loop.run_in_executor(None, warm)
-
-    async def flush(self, log: Log, *, closed_only: bool = False) -> None:
-        """Syncs a log, after a sync that is under way."""
-        while (running := self.flushes.get(log)) is not None:
-            await asyncio.wait([running])
-        task = self.flushes[log] = self.loop.create_task(self._flush(log, closed_only=closed_only))
-        await task
-
-    async def _flush(self, log: Log, *, closed_only: bool) -> None:
-        try:
-            flush = log.start_flush(closed_only=closed_only)
-            await self.loop.run_in_executor(None, flush.run)
-            log.finish_flush(flush, self.now_ms())
-        except FileNotFoundError as error:
-            if any(log in folder.logs.values() for folder in self.folders):  # otherwise it was deleted meanwhile
-                self.failed(log.disk.fail(error))
-        except (DiskFull, DiskFailed) as error:
-            logger.error("%s cannot be flushed: %s", log.folder, error.strerror or error)
-            if isinstance(error, DiskFailed):
-                self.failed(error)
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.folder}: {error.strerror or error}") from error
-        finally:
-            del self.flushes[log]
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self.tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, DiskFailed):
-            self.failed(error)
-        elif error is not None and not isinstance(error, Refused):  # which was told already
-            logger.error("background work failed: %s", error)
+    # -- the end
 
     async def close(self, broker_epoch: int) -> None:
         """Syncs everything and leaves the mark of a clean stop."""
@@ -581,12 +482,11 @@ class Partitions:
                 partition.close()
         for writing in self.writings.values():
             await writing.close()
-        self.batch_threads.shutdown(wait=False)
-        await asyncio.gather(*self.tasks, *self.flushes.values(), return_exceptions=True)
+        await self.work.finish()
         failures = []
         for folder in self.folders:
             try:
-                await self.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
+                await self.work.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
             except DiskFull:
                 logger.error(
                     "%s: there is no room on the disk to stop cleanly; nothing is lost, and the next start takes longer",
@@ -594,7 +494,6 @@ class Partitions:
                 )
             except DiskFailed as error:  # the others are closed first
                 failures.append(error)
-        for thread in self.threads.values():
-            thread.shutdown(wait=False)
+        self.work.close()
         if failures:
             raise failures[0]

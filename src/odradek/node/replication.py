@@ -299,7 +299,7 @@ class Replication:
             log.append_as_follower(records, now_ms=now_ms)
             writing.appended(began_s)
         self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
-        self.partitions.flush_rolled(log)
+        self.partitions.work.flush_rolled(log)
 
     def take_watermarks(self, follower: Follower, log: Log, answer: FetchResponse.PartitionData) -> None:
         marks = follower.watermarks(answer)
