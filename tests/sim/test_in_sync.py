@@ -42,7 +42,7 @@ class Stage:
         isr = leader.isr
         leader.isr = tuple(broker for broker in isr if broker not in without)
         leader._propose(isr)
-        self.node.partitions.isr_changed(self.partition)
+        self.node.partitions.isr_reports.changed(self.partition)
         self.cluster.world.run(self.cluster.world.now_s + 0.000_001)
 
 

@@ -83,7 +83,8 @@ class InSyncChecks:
             return tell
 
         partitions.committed = watched(partitions.committed, self.moved)  # type: ignore[method-assign, assignment]
-        partitions.isr_changed = watched(partitions.isr_changed, self.proposed)  # type: ignore[method-assign, assignment]
+        reports = partitions.isr_reports
+        reports.changed = watched(reports.changed, self.proposed)  # type: ignore[method-assign, assignment]
 
     def moved(self, cluster: "SimCluster", node: Node, partition: Partition) -> None:
         """The high watermark of a leader has moved."""
