@@ -94,6 +94,7 @@ class SimNode:
         except StartFailed as failed:
             reason = str(failed)
             self.ends.append(reason)
+            self.cluster.unclean[node.incarnation_id] = node.stopped.done() and node.stopped.result() is not None
             logger.warning("node %d ended: %s", self.number, reason)
         except Exception as error:  # noqa: BLE001 - of which there must be none
             reason = repr(error)
@@ -117,6 +118,11 @@ class SimNode:
         self.is_wanted = True
         self.cluster.world.after(seconds, start)
 
+    def _note_crash(self) -> None:
+        """That this life ends without a clean stop; one that was about to stop may have left its mark already."""
+        if self.has_begun:
+            self.cluster.unclean[self.starting.incarnation_id] = not self.starting.stopped.done()
+
     def _end(self, loop: SimLoop) -> None:
         loop.kill()
         self.disks.kill()
@@ -129,6 +135,7 @@ class SimNode:
         """kill -9: what was written stays."""
         if self.loop is not None:
             logger.info("node %d is killed", self.number)
+            self._note_crash()
             loop, self.is_wanted = self.loop, False
             self._end(loop)
             self.cluster.network.process_ended(loop)
@@ -137,6 +144,7 @@ class SimNode:
         """What was not synced may be lost, and nobody is told."""
         if self.loop is not None:
             logger.info("node %d loses power (%s)", self.number, manner)
+            self._note_crash()
             self.is_wanted = False
             self._end(self.loop)
         self.cluster.network.power_off(self.host)
@@ -168,6 +176,7 @@ class SimCluster:
         self.network = Network(world)
         self.folders = folders
         self.loops: list[SimLoop] = []  # of all lives
+        self.unclean: dict[bytes, bool] = {}  # incarnations that ended without a clean stop, and whether that is sure
         self.thread_seconds: Callable[[SimNode], float] = lambda _: THREAD_SECONDS
         self.disk_cost: Callable[[SimNode, SimLoop, str, str, int], None] = lambda *_: None
         self.on_ready: Callable[[Node], None] = lambda _: None  # a node serves

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.sim.structural.authority import AuthorityChecks
 from tests.sim.structural.durable import DurableChecks
+from tests.sim.structural.eligible import EligibleChecks
 from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import hold
 from tests.sim.structural.groups import check_groups
@@ -38,6 +39,8 @@ class Structure:
         self._cost = cluster.disk_cost
         cluster.disk_cost = self._seen
         self.partitions.in_sync.watch(cluster)
+        self.eligible = EligibleChecks(cluster.unclean)
+        self.quorum.reference.replayed = self.eligible.replayed
 
     def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
         """Every operation of a disk. A log that is cut may lack what is committed until it has fetched it again, which takes no

@@ -10,7 +10,7 @@ Invariants that are checked
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.core.metadata.image import MetadataImage
@@ -25,6 +25,7 @@ from odradek.node.node import Node
 from odradek.node.quorum import Quorum
 from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.log_records import encode_metadata_record
+from odradek.wire.message import Message
 from odradek.wire.messages import PartitionChangeRecord
 from tests.log.medium import Medium
 from tests.log.medium import Node as File
@@ -64,6 +65,7 @@ class Reference:
     def __init__(self, changed: Callable[[PartitionChangeRecord], None]) -> None:
         self.image = MetadataImage()
         self.changed = changed
+        self.replayed: Callable[[MetadataImage, Sequence[Message]], None] = lambda *_: None
         self.digests: dict[int, bytes] = {-1: digest(self.image)}  # by the offset of the last record
         self._ahead: dict[int, Batch] = {}  # by base offset
         self._next_offset = 0
@@ -83,6 +85,7 @@ class Reference:
                 if isinstance(record, PartitionChangeRecord):
                     self.changed(record)
             self.image.advance(batch.header.last_offset, batch.header.leader_epoch, batch.header.max_timestamp)
+            self.replayed(self.image, [] if entries.is_control else [record for _, record in entries.records])
             self._next_offset = batch.header.next_offset
         if self.image.offset == offset and offset not in self.digests:
             self.digests[offset] = digest(self.image)
