@@ -10,6 +10,8 @@ POWER: Final = {"power loss": 1.0, "power loss at a write": 0.7, "power loss, al
 DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
 ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
+FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
+COMING_AND_GOING: Final = {"kill": 3.0, "kill of all": 0.7, "clean stop": 2.0}  # while news of it is late
 
 FAULTS: Final[dict[str, dict[str, float]]] = {
     "none": {},
@@ -19,6 +21,8 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "disks": {name: 2 * rate for name, rate in DISKS.items()},
     "rot": {name: 3 * rate for name, rate in ROT.items()} | {"kill": 1.0, "clean stop": 1.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
+    "replicas": FLAPPING | COMING_AND_GOING,
+    "losses": FLAPPING | {"power loss": 4.0, "power loss at a write": 1.0, "clean stop": 2.0},
     "all": LINKS | PROCESSES | POWER | DISKS | CLOCKS | {name: rate / 4 for name, rate in ROT.items()},
 }
 

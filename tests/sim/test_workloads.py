@@ -17,6 +17,7 @@ SECONDS = 25.0
         ("writers", ["acknowledged", "polls of readers", "records by readers"]),
         ("groups", ["acknowledged", "members, leave"]),
         ("administration", ["create", "delete", "settings", "partitions", "moves", "records deleted"]),
+        ("elections", ["acknowledged", "elections", "moves", "epochs probed"]),
         ("calm", ["acknowledged", "records by readers", "records in the end"]),
         ("unclean", ["acknowledged", "records in the end"]),
     ],

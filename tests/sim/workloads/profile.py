@@ -42,11 +42,14 @@ class Profile(msgspec.Struct, frozen=True):
     protocols: tuple[str, ...] = ("range", "cooperative-sticky", "consumer")  # of groups, of which `groups` are chosen
     groups: int = 2
     members: int = 2  # of a group
+    electors: int = 0  # programs that have leaders change
+    probers: int = 0  # programs that ask in other leader epochs
     has_administrator: bool = True
     changes_voters: bool = True
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
+    election_seconds: float = 0.5  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
 
@@ -59,6 +62,7 @@ PROFILES: Final = {
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
         Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
+        Profile("elections", writers=5, groups=0, electors=2, probers=1, sends_per_second=(4.0, 8.0), operation_seconds=6.0),
         Profile("unclean", groups=1, allows_unclean=True),
     )
 }

@@ -18,9 +18,11 @@ from tests.sim.clients.connection import Machine
 from tests.sim.clients.eras import Era
 from tests.sim.clients.program import Address, Program
 from tests.sim.workloads.administering import administer, change_voters
+from tests.sim.workloads.electing import elect
 from tests.sim.workloads.finishing import finish
 from tests.sim.workloads.grouping import belong, witness
 from tests.sim.workloads.plan import make_plan
+from tests.sim.workloads.probing import probe
 from tests.sim.workloads.profile import Profile
 from tests.sim.workloads.reading import read
 from tests.sim.workloads.stage import Stage
@@ -49,6 +51,10 @@ class Workload:
             self._start(f"writer-{number}", write)
         for number in range(1, profile.readers + 1):
             self._start(f"reader-{number}", read)
+        for number in range(1, profile.electors + 1):
+            self._start(f"elector-{number}", elect)
+        for number in range(1, profile.probers + 1):
+            self._start(f"prober-{number}", probe)
         for group in stage.plan.groups:
             for number in range(1, profile.members + 1):
                 self._start(f"{group.name}-member-{number}", partial(belong, group=group))

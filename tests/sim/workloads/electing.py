@@ -1,0 +1,40 @@
+"""Programs that have leaders change places, often at once and back again, in the middle of everything."""
+
+from contextlib import suppress
+from typing import Final
+
+from tests.sim.clients.administrator import Administrator
+from tests.sim.clients.connection import Lost
+from tests.sim.clients.program import Place, Program
+from tests.sim.workloads.stage import Stage
+
+BACK_AGAIN: Final = 0.6  # of elections
+
+
+async def elect(program: Program, stage: Stage) -> None:
+    await stage.set_up()
+    administrator = Administrator(program)
+    while not stage.is_finishing:
+        await stage.pause(program.chance.expovariate(1 / stage.profile.election_seconds))
+        with suppress(Lost):
+            await swap(program, stage, administrator)
+    stage.count("elections", administrator.answered.get("elections", 0))
+    administrator.close()
+
+
+async def swap(program: Program, stage: Stage, administrator: Administrator) -> None:
+    """Another replica in sync is preferred, and leads; and perhaps the old leader again, before all have heard of it."""
+    chance, view = program.chance, administrator.view
+    topic = chance.choice(list(stage.topics.values()))
+    place = Place(topic.name, chance.randrange(topic.partitions))
+    await view.refresh([place.topic])
+    led = view.known(place)
+    if led is None or len(led.replicas) != topic.replicas:  # it is being moved: nobody is added for good by this
+        return
+    others = [broker for broker in led.in_sync if broker != led.leader]
+    chosen = [chance.choice(others)] if others else []
+    if chosen and chance.random() < BACK_AGAIN:
+        chosen.append(led.leader)
+    for first in chosen:
+        await administrator.reassign(place, [first, *(broker for broker in led.replicas if broker != first)])
+        await administrator.elect(place)
