@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -32,7 +33,7 @@ def replication_from(port: int, logs: dict[Follower, Log]) -> Replication:
         broker_epoch=lambda: 55,
         now_ms=lambda: 0,
         endpoint_of=lambda _: Endpoint("127.0.0.1", port, 0),
-        partitions=SimpleNamespace(now_ms=lambda: 0, machine=Machine()),
+        partitions=SimpleNamespace(now_ms=lambda: 0, machine=Machine(), note_starts=AsyncMock()),
         quota=None,
         logs=logs,
     )

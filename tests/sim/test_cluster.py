@@ -2,8 +2,12 @@
 
 import pytest
 
+from odradek.log.names import TopicPartition
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.sim.cluster import SimCluster
 from tests.sim.loop import World
+from tests.sim.steady import Client, steady_cluster, tell
 
 START_SECONDS_MAX = 5.0
 
@@ -51,3 +55,23 @@ def test_a_node_whose_disk_fails_while_it_waits_for_others_ends() -> None:
     cluster.world.run(2 * START_SECONDS_MAX)
     assert not alone.is_up
     assert alone.ends
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_records_that_were_deleted_do_not_come_back_when_all_nodes_are_killed(count: int) -> None:
+    cluster, name, start = steady_cluster(count), TopicPartition("t", 0), 5
+
+    async def delete(client: Client) -> None:
+        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=name.partition, offset=start)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=name.topic, partitions=[partition])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=5000)
+        answer = await client.ask(client.leader(name.topic, name.partition), request, 2, DeleteRecordsResponse)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        for member in cluster.members.values():
+            member.kill()
+
+    tell(cluster, delete)
+    cluster.start()
+    cluster.world.run(cluster.world.now_s + START_SECONDS_MAX, lambda: len(cluster.nodes) == count)
+    logs = [node.partitions.log_of(name) for node in cluster.nodes.values()]
+    assert [log and log.start_offset for log in logs] == [start] * count

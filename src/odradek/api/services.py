@@ -152,7 +152,7 @@ class Partition(Readable, Protocol):
 
     admission: Admission
     is_plain: bool  # what is produced is appended at once, and needs no more than its header to be looked at
-    deletions: dict[Reader, None]  # told when a follower has moved the start of its log
+    deletions: dict[Reader, None]  # told when a log, this or a follower's, has noted where it starts
 
     @property
     def low_watermark(self) -> int:

@@ -251,14 +251,18 @@ class LogFolder:
 
     def checkpoints(self) -> dict[str, bytes]:
         """The checkpoints as they are to be written, by path."""
-        logs = self.logs.items()
-        starts = {partition: log.start_offset for partition, log in logs if log.start_offset > log.bases[0]}
+        high_watermarks = {partition: log.high_watermark for partition, log in self.logs.items()}
         return {
             **self.recovery_points(),
-            self._file(LOG_STARTS): format_offsets(starts),
-            self._file(HIGH_WATERMARKS): format_offsets({partition: log.high_watermark for partition, log in logs}),
+            **self.starts(),
+            self._file(HIGH_WATERMARKS): format_offsets(high_watermarks),
             **self.compacted(),
         }
+
+    def starts(self) -> dict[str, bytes]:
+        """Where logs start that have something below."""
+        starts = {partition: log.start_offset for partition, log in self.logs.items() if log.start_offset > log.bases[0]}
+        return {self._file(LOG_STARTS): format_offsets(starts)}
 
     def recovery_points(self) -> dict[str, bytes]:
         points = {partition: log.recovery_point for partition, log in self.logs.items()}

@@ -85,6 +85,7 @@ class Log:
         self.epochs = epochs
         self.producers = producers
         self.start_offset = start_offset
+        self.noted_start = start_offset  # by a checkpoint of its folder
         self.end_offset = end_offset
         self.recovery_point = recovery_point
         self.high_watermark = start_offset
@@ -456,6 +457,11 @@ class Log:
         if offset < self.recovery_point:
             self.recovery_point = offset
             self.recovery_point_lowered()
+
+    @property
+    def lasting_start(self) -> int:
+        """Where it starts also after a crash: what is below never comes back."""
+        return min(self.start_offset, max(self.noted_start, self.bases[0]))
 
     def move_start(self, offset: int) -> None:
         """Hides what is below an offset; retention removes segments that lie below it as a whole."""

@@ -44,7 +44,7 @@ class Partition(Readable):
         self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, state: State, config: TopicConfig
     ) -> None:
         super().__init__(host, log, topic, topic_id, index, NO_EPOCH)
-        self.deletions: dict[Reader, None] = {}  # that wait for the starts of the followers' logs
+        self.deletions: dict[Reader, None] = {}  # that wait for the starts of this log and of the followers'
         self.writing = host.writing_of(log)
         self.writing.partitions[self] = None
         self.leader = Leader(host.node_id, host.image.brokers, host.session, host.lag_time_max_ms, log.high_watermark)
@@ -74,7 +74,7 @@ class Partition(Readable):
 
     @property
     def low_watermark(self) -> int:
-        return self.leader.low_watermark(self.log.start_offset)
+        return self.leader.low_watermark(self.log.lasting_start)
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         began_s = self.writing.seconds()
@@ -192,8 +192,14 @@ class Partition(Readable):
         if self.log.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
         self.log.move_start(offset)
+        self.host.work.spawn(self._note_start())
         for reader in (*self.followers, *self.readers):  # followers' fetches are answered now, so that they hear of it
             reader.partition_changed(self)
+
+    async def _note_start(self) -> None:
+        await self.host.note_starts([self.log])
+        for deletion in tuple(self.deletions):
+            deletion.partition_changed(self)
 
     def close(self) -> None:
         """No longer led here: those who wait for it learn why when they look."""

@@ -354,6 +354,22 @@ class Partitions:
             elif (log := self.log_of(TopicPartition(topic, index))) is not None:
                 log.configure(log_config(config))
 
+    async def note_starts(self, logs: list[Log]) -> None:
+        """Until disks tell where logs start: what is below does not come back after a crash. Where there is no room, the next
+        checkpoint notes it."""
+        for folder in tuple(self.folders):
+            moved = [log for log in logs if log.lasting_start < log.start_offset and log.folder.startswith(folder.path + "/")]
+            if not moved:
+                continue
+            starts, files = [log.start_offset for log in moved], folder.starts()
+            try:
+                with suppress(DiskFull):
+                    await self.work.in_folder(folder, lambda folder=folder, files=files: replace_files(folder.disk, files))  # type: ignore[misc]
+            except DiskFailed as error:
+                self.failed(error)
+            for log, start in zip(moved, starts):
+                log.noted_start = max(log.noted_start, start)
+
     # -- what a partition tells
 
     def grew(self, partition: Partition) -> None:

@@ -57,6 +57,10 @@ class FollowedLog:
         return self.log.start_offset
 
     @property
+    def lasting_start(self) -> int:
+        return self.log.lasting_start
+
+    @property
     def end_offset(self) -> int:
         return self.log.end_offset
 
@@ -125,10 +129,13 @@ class Source:
 
     async def _take_all(self, response: FetchResponse) -> None:
         """Whatever it held is let go of afterwards: files of logs that are deleted take room as long as somebody holds them."""
-        for work in self.fetcher.answered(response, self.replication.now_ms()):
-            if work.follower in self.replication.logs:  # not stopped while another's step was taken
+        replication, works = self.replication, self.fetcher.answered(response, self.replication.now_ms())
+        for work in works:
+            if work.follower in replication.logs:  # not stopped while another's step was taken
                 await self._take(work)
                 self.fetcher.changed(work.follower)
+        followed = (replication.logs.get(work.follower) for work in works)
+        await replication.partitions.note_starts([log for log in followed if log is not None])
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):

@@ -24,6 +24,10 @@ class ListedLog:
         return cls([Record(epoch, offset) for offset, epoch in enumerate(epochs)])
 
     @property
+    def lasting_start(self) -> int:
+        return self.start_offset
+
+    @property
     def end_offset(self) -> int:
         return self.start_offset + len(self.records)
 

@@ -31,6 +31,11 @@ class FollowedLog(Protocol):
     @property
     def start_offset(self) -> int: ...
     @property
+    def lasting_start(self) -> int:
+        """Where it starts also after a crash."""
+        ...
+
+    @property
     def end_offset(self) -> int: ...
     @property
     def latest_epoch(self) -> int:
@@ -118,7 +123,7 @@ class Follower:
             current_leader_epoch=self.leader_epoch,
             fetch_offset=log.end_offset,
             last_fetched_epoch=log.latest_epoch,
-            log_start_offset=log.start_offset,
+            log_start_offset=log.lasting_start,
             partition_max_bytes=bytes_max,
         )
 
