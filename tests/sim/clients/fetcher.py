@@ -56,7 +56,7 @@ class Taste(msgspec.Struct, frozen=True):
         isolation: history.Isolation = chance.choice(["read_uncommitted", "read_committed"])
         return cls(
             has_sessions=chance.random() < 0.7,
-            max_wait_ms=chance.choice([0, 100, 500]),
+            max_wait_ms=chance.choice([0, 200, 1000]),
             min_bytes=chance.choice([1, 1, 500]),
             max_bytes=chance.choice([1000, 4096, 1 << 20]),
             isolation=isolation,

@@ -26,7 +26,7 @@ from tests.sim.clients.program import Place, Program
 from tests.sim.clients.tasks import Tasks
 from tests.sim.clients.view import BACK_OFF_SECONDS, View
 
-IDLE_SECONDS: Final = 0.2
+IDLE_SECONDS: Final = 0.5
 LAST_COMMITS: Final = 3  # attempts, before what is revoked is let go
 FENCED: Final = frozenset(
     {

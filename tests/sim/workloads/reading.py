@@ -14,7 +14,7 @@ PARTITIONS_MAX: Final = 4
 RACKS: Final = 3
 ASSIGNED_ANEW: Final = 0.03  # with a poll
 SOUGHT: Final = 0.02
-IDLE_SECONDS: Final = 0.2
+IDLE_SECONDS: Final = 0.5
 
 
 async def read(program: Program, stage: Stage) -> None:
