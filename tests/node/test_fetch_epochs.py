@@ -32,3 +32,24 @@ def test_an_offset_that_is_gone_is_out_of_range_even_where_epochs_part(tmp_path:
             assert (await fetched(client, 6, 3)).diverging_epoch.epoch == 0
 
     asyncio.run(run())
+
+
+def test_a_session_tells_the_high_watermark_after_it_told_where_logs_part(tmp_path: Path) -> None:
+    """Who cuts its log takes no offsets from that answer; without records to come, it would not hear of them for long."""
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            assert await client.produce("orders", *[b"x"] * 10) == ErrorCode.NONE
+            node.partitions.by_name["orders"][0].log.epochs.assign(5, 10)
+            first = fetch_request("orders", 10)
+            first.session_epoch, first.topics[0].partitions[0].last_fetched_epoch = 0, 3
+            told = await client.ask(first, 12, FetchResponse)
+            assert told.responses[0].partitions[0].diverging_epoch.end_offset == 10
+            again = fetch_request("orders", 10)
+            again.session_id, again.session_epoch, again.max_wait_ms = told.session_id, 1, 0
+            again.topics[0].partitions[0].last_fetched_epoch = 0
+            answer = await client.ask(again, 12, FetchResponse)
+            assert answer.responses[0].partitions[0].high_watermark == 10
+
+    asyncio.run(run())

@@ -349,8 +349,10 @@ class Fetch:
         is_first = self.is_first
         for interest, answer in zip(self.interests, answers, strict=True):
             size = len(answer.records) if answer.records is not None else 0
-            is_news = interest.is_news(answer.high_watermark, answer.log_start_offset, size, answer.error_code)
+            is_news = interest.is_news(answer.high_watermark, answer.log_start_offset, size)
             is_led = not answer.error_code and answer.diverging_epoch.epoch < 0 and answer.preferred_read_replica < 0
+            if not is_led:
+                interest.knows_nothing()
             if is_news or is_first or not is_led:
                 news.append((interest, answer))
                 if size and not is_first:

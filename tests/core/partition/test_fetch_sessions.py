@@ -111,13 +111,29 @@ def test_only_news_is_told() -> None:
     session = begun(of, 0)
     assert session is not None
     (interest,) = session.interests.values()
-    assert interest.is_news(5, 0, 0, 0)
-    assert not interest.is_news(5, 0, 0, 0)
-    assert interest.is_news(5, 0, 100, 0)
-    assert interest.is_news(6, 0, 0, 0)
-    assert interest.is_news(6, 2, 0, 0)
-    assert interest.is_news(-1, -1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert interest.is_news(6, 2, 0, 0)  # the error is over, and that is news
+    assert interest.is_news(5, 0, 0)
+    assert not interest.is_news(5, 0, 0)
+    assert interest.is_news(5, 0, 100)
+    assert interest.is_news(6, 0, 0)
+    assert interest.is_news(6, 2, 0)
+    interest.knows_nothing()
+    assert interest.is_news(6, 2, 0)
+
+
+def test_who_asks_in_another_leader_epoch_is_told_what_was_told_in_the_one_before() -> None:
+    """A follower throws away what was answered in an epoch that is over: it never heard of the high watermark."""
+    of = sessions()
+    session = begun(of, 0)
+    assert session is not None
+    (interest,) = session.interests.values()
+    assert interest.is_news(5, 0, 0)
+    again = request(0, session=session.id, epoch=1)
+    asked(of, again)
+    assert not interest.is_news(5, 0, 0)
+    again = request(0, session=session.id, epoch=2)
+    again.topics[0].partitions[0].current_leader_epoch = 3
+    asked(of, again)
+    assert interest.is_news(5, 0, 0)
 
 
 def test_when_all_slots_are_taken_the_next_reader_gets_none() -> None:

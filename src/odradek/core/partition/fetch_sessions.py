@@ -48,12 +48,16 @@ class Interest:
         self.listener: Listener | None = None
         self.places: tuple[dict[Any, None], ...] = ()  # where it stands among those whom its partition tells
 
-    def is_news(self, high_watermark: int, log_start: int, size: int, error: int) -> bool:
+    def is_news(self, high_watermark: int, log_start: int, size: int) -> bool:
         """Whether an answer must have this partition; notes what it says."""
-        is_news = bool(size or error) or high_watermark != self.high_watermark or log_start != self.log_start
-        self.high_watermark = -1 if error else high_watermark  # when the error goes, the reader is told
+        is_news = bool(size) or high_watermark != self.high_watermark or log_start != self.log_start
+        self.high_watermark = high_watermark
         self.log_start = log_start
         return is_news
+
+    def knows_nothing(self) -> None:
+        """The reader was told something else than offsets, or may have thrown them away: it is told again."""
+        self.high_watermark = self.log_start = -1
 
     def stand_in(self, places: tuple[dict[Any, None], ...], listener: Listener) -> None:
         """Has the partition tell a listener of what becomes of it."""
@@ -182,6 +186,8 @@ class Sessions:
     def _update(self, session: Session, request: FetchRequest) -> None:
         for key, interest in named(request, session.uses_ids).items() if request.topics else ():
             known = session.interests.setdefault(key, interest)
+            if known.wanted.current_leader_epoch != interest.wanted.current_leader_epoch:
+                known.knows_nothing()  # what was answered in another epoch, a follower does not take
             known.wanted = interest.wanted
             session.unseen[known] = None
         for topic in request.forgotten_topics_data:
