@@ -23,6 +23,7 @@ from odradek.wire.varint import Buffer
 from tests.log.medium import VOLUME_BYTES, Folder, Manner, Medium, Node, Write
 
 SYNCS = ("sync", "sync_folder")
+NO_ROOM = "no room on the disk"
 
 
 class PowerLost(Exception):
@@ -230,7 +231,7 @@ class SimDisk:
     def check_room(self, path: str, size: int) -> None:
         room = self.medium.volume(path).room
         if room is not None and size > room:
-            raise DiskFull(errno.ENOSPC, "no room on the disk", path)
+            raise DiskFull(errno.ENOSPC, NO_ROOM, path)
 
     def take_room(self, path: str, node: Node, size: int) -> None:
         if not node.is_removed:  # which has given it back

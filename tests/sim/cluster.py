@@ -6,8 +6,10 @@ Invariants
 """
 
 import logging
+import random
 from collections.abc import Callable, Mapping
 from typing import Final
+from uuid import UUID
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
@@ -50,6 +52,7 @@ class SimNode:
         self.has_begun = False  # in this life
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
+        self.breakdowns: list[str] = []  # why those did that had served
 
     @property
     def is_up(self) -> bool:
@@ -95,6 +98,8 @@ class SimNode:
             reason = str(failed)
             self.ends.append(reason)
             self.cluster.unclean[node.incarnation_id] = node.stopped.done() and node.stopped.result() is not None
+            if self.node is node:
+                self.breakdowns.append(reason)
             logger.warning("node %d ended: %s", self.number, reason)
         except Exception as error:  # noqa: BLE001 - of which there must be none
             reason = repr(error)
@@ -229,11 +234,11 @@ class SimCluster:
                 for listener in config.advertised_controller_listeners[: config.is_controller]
             )
         )
-        cluster_id = id_text(new_id(machine.unique_id))
+        self.cluster_id = id_text(new_id(machine.unique_id))
         for member in self.members.values():
             format_folders(
                 member.config,
-                cluster_id=cluster_id,
+                cluster_id=self.cluster_id,
                 features=new_features(),
                 voters=voters,
                 now_ms=BEGIN_MS,
@@ -241,6 +246,20 @@ class SimCluster:
                 unique_id=machine.unique_id,
             )
             member.disks.kill()  # the process that has formatted it
+
+    def format_again(self, member: SimNode, chance: random.Random) -> None:
+        """What is new of the folders of a node that does not vote."""
+        format_folders(
+            member.config,
+            cluster_id=self.cluster_id,
+            features=new_features(),
+            voters=None,
+            now_ms=BEGIN_MS,
+            ignore_formatted=True,
+            new_disk=member.disks.new_disk,
+            unique_id=lambda: UUID(int=chance.getrandbits(128), version=4),
+        )
+        member.disks.kill()
 
     def start(self) -> None:
         for member in self.members.values():

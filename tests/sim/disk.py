@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from odradek.wire.batch import MAGIC_POSITION, headers
+from odradek.wire.batch import HEADER_SIZE, MAGIC_POSITION, BatchHeader, headers
 from tests.log.disk import Faults, SimDisk, SimLock
 from tests.log.medium import Manner, Medium, Node
 
@@ -116,24 +116,52 @@ class SimDisks:
         last = {path.rsplit("/", 1)[0]: path for path, _ in found}
         return [path for path, node in found if path not in last.values() and node.content and not node.unsynced]
 
-    def flip_bit(self, path: str, dice: random.Random) -> int:
+    def paths(self, concerns: Callable[[str], bool]) -> list[str]:
+        """Of the files that have something in them."""
+        return [path for path, node in self._files() if concerns(path) and node.content]
+
+    def flip_bit(self, path: str, dice: random.Random, bit: int | None = None) -> int:
         """Rot in one file; gives the byte that is wrong from now on."""
-        position = dice.randrange(8 * len(self.medium.node(path).content))
-        self.medium.node(path).flip(*divmod(position, 8))
-        return position // 8
+        node = self.medium.node(path)
+        byte, any_bit = divmod(dice.randrange(8 * len(node.content)), 8)
+        node.flip(byte, any_bit if bit is None else bit)
+        return byte
 
     def break_batch(self, path: str, dice: random.Random, below: int | None = None) -> int | None:
         """Rot in the header of some batch of a segment, so that whoever comes by sees it: what is wrong in records alone, only
         their readers see. Gives its base offset; None when there is no batch, or none that ends at or below an offset."""
+        found = self._batch(path, dice, below)
+        if found is None:
+            return None
+        at, header = found
+        self.medium.node(path).flip(at + MAGIC_POSITION, dice.randrange(2, 8))
+        return header.base_offset
+
+    def break_records(self, path: str, dice: random.Random, below: int | None = None) -> Callable[[], None] | None:
+        """Rot in its records. Gives what puts it right, unless the file is another one by then."""
+        found = self._batch(path, dice, below)
+        if found is None or found[1].size == HEADER_SIZE:
+            return None
+        at, header = found
+        byte, bit = dice.randrange(at + HEADER_SIZE, at + header.size), dice.randrange(8)
+        node = self.medium.node(path)
+        node.flip(byte, bit)
+        rotten = bytes(node.content)
+
+        def mend() -> None:
+            for other, left in self._files():
+                if other == path and left.is_rotten and left.content.startswith(rotten):
+                    left.flip(byte, bit)
+                    left.is_rotten = False
+
+        return mend
+
+    def _batch(self, path: str, dice: random.Random, below: int | None) -> tuple[int, BatchHeader] | None:
         node = self.medium.node(path)
         if node.is_rotten:
             return None
         found = [(at, header) for at, header in headers(bytes(node.content)) if below is None or header.next_offset <= below]
-        if not found:
-            return None
-        at, header = dice.choice(found)
-        node.flip(at + MAGIC_POSITION, dice.randrange(2, 8))
-        return header.base_offset
+        return dice.choice(found) if found else None
 
     def used_bytes(self, folder: str) -> int:
         return self.medium.volumes[folder].used_bytes

@@ -18,17 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from odradek.log.folder import METADATA_LOG
-from odradek.log.names import FileKind
-from odradek.node.node import Node
 from tests.log.disk import SYNCS
 from tests.log.medium import Manner
+from tests.sim import rot
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.loop import SimLoop
 
 LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
 SYNC_SECONDS_MAX: Final = 0.002  # on a disk that is well
-SLOW_SHARE: Final = 0.05  # of operations that have to wait for a slow disk, beside syncs
 TRAP_OPERATIONS_MAX: Final = 200
 DAY_MS: Final = 24 * 3_600_000
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
@@ -48,6 +45,13 @@ class Kind(NamedTuple):
     is_unclean: bool = False
 
 
+class Slowness(NamedTuple):
+    """Of a disk: how long an operation takes at most, and how many have to wait for it, beside syncs. Most of it is in memory."""
+
+    seconds_max: float
+    share: float
+
+
 class Faults:
     def __init__(self, cluster: SimCluster, rates: Mapping[str, float]) -> None:
         """`rates` are faults per minute, by their names."""
@@ -60,7 +64,7 @@ class Faults:
         self.may_be_lossy = len(cluster.members) > 1
         self.lossy: SimNode | None = None  # the node that may have lost something
         self.losing: int | None = None  # the lossy fault that goes on
-        self.slow: dict[SimNode, float] = {}  # nodes with slow disks, and how many seconds an operation takes at most
+        self.slow: dict[SimNode, Slowness] = {}
         self.traps: dict[SimNode, tuple[int, Callable[[], None]]] = {}  # after so many operations of its disks, what happens
         self._count = 0
         cluster.disk_cost = self._disk_cost
@@ -160,7 +164,7 @@ class Faults:
 
     def _thread_seconds(self, member: SimNode) -> float:
         """What threads do is disk work."""
-        return self.chance.random() * self.slow.get(member, SYNC_SECONDS_MAX)
+        return self.chance.random() * (self.slow[member].seconds_max if member in self.slow else SYNC_SECONDS_MAX)
 
     def _disk_cost(self, member: SimNode, loop: SimLoop, kind: str, path: str, size: int) -> None:
         del path, size
@@ -171,13 +175,13 @@ class Faults:
             else:
                 spring()
                 return
-        is_sync, slow_s = kind in SYNCS, self.slow.get(member)
+        is_sync, slow = kind in SYNCS, self.slow.get(member)
         if loop.is_threaded:
             return  # it has taken its time already
-        if slow_s is None:
+        if slow is None:
             loop.stall(self.chance.random() * SYNC_SECONDS_MAX if is_sync else 0.0)
-        elif is_sync or self.chance.random() < SLOW_SHARE:  # most of it is in memory
-            loop.stall(self.chance.random() * slow_s)
+        elif is_sync or self.chance.random() < slow.share:
+            loop.stall(self.chance.random() * slow.seconds_max)
 
 
 # -- links
@@ -341,9 +345,9 @@ def trap(faults: Faults, member: SimNode, spring: Callable[[], None]) -> Ending:
 
 
 def fill_disk(faults: Faults) -> Ending | None:
-    """That of a node that serves, and once at a time: one that finds no room for its metadata at all does not go on."""
+    """That of a node that serves, and once at a time: one that has no room kept for its metadata does not go on."""
     member = faults.pick_up()
-    if member is None or member.node is None:
+    if member is None or member.node is None or not member.node.reserve.is_there:
         return None
     disks = member.disks
     folder = faults.chance.choice(disks.folders)
@@ -354,13 +358,17 @@ def fill_disk(faults: Faults) -> Ending | None:
 
 
 def fail_sync(faults: Faults) -> Ending | None:
-    """The node ends, or goes on without the folder; what it had not synced is lost when it is started again."""
+    """The node ends, or goes on without the folder; what it had not synced is lost when it is started again. Of a disk that is
+    bad in one place, it is one log."""
     member = faults.pick_up()
     if member is None:
         return None
     faults.lossy = member
-    folder = faults.chance.choice(member.disks.folders)
-    member.disks.fail(("sync",), lambda path: path.startswith(folder + "/"), times=faults.chance.choice((1, 3)))
+    bad = faults.chance.choice(member.disks.folders)
+    segments = member.disks.paths(lambda path: path.startswith(bad + "/") and path.endswith(".log"))
+    if segments and faults.chance.random() < 0.7:
+        bad = faults.chance.choice(segments).rsplit("/", 1)[0]
+    member.disks.fail(("sync",), lambda path: path.startswith(bad + "/"), times=faults.chance.choice((1, 3)))
 
     def end() -> None:
         member.disks.heal()
@@ -373,7 +381,7 @@ def fail_sync(faults: Faults) -> Ending | None:
 
 def slow_disk(faults: Faults) -> Ending:
     member = faults.pick()
-    faults.slow[member] = faults.chance.choice((0.01, 0.1, 1.0))
+    faults.slow[member] = Slowness(faults.chance.choice((0.01, 0.1, 1.0)), faults.chance.choice((0.05, 0.3)))
 
     def end() -> None:
         faults.slow.pop(member, None)
@@ -385,40 +393,6 @@ def cold_disk(faults: Faults) -> Ending:
     """Nothing is in memory any more."""
     faults.pick().disks.chill()
     return lambda: None
-
-
-def rot(faults: Faults) -> Ending | None:
-    """A bit has flipped in a segment that nobody writes any more. Whoever reads it finds out, and copies the partition anew."""
-    member = faults.pick()
-    cold = member.disks.cold_segments(is_replicated)
-    if not cold or member.disks.break_batch(faults.chance.choice(cold), faults.chance) is None:
-        return None
-    faults.lossy = member
-    return lambda: None
-
-
-def rot_at_a_start(faults: Faults) -> Ending | None:
-    """A node is killed, and a bit has flipped below a recovery point when it comes back, where the start looks."""
-    member = faults.pick_up()
-    found = [] if member is None or member.node is None else scanned_below_recovery_points(member.node)
-    if member is None or not found:
-        return None
-    faults.lossy = member
-    member.kill()
-    path, recovery_point = faults.chance.choice(found)
-    member.disks.break_batch(path, faults.chance, recovery_point)
-    return lambda: start(member)
-
-
-def is_replicated(path: str) -> bool:
-    """The metadata is repaired by a person, with a copy of the folder."""
-    return METADATA_LOG not in path
-
-
-def scanned_below_recovery_points(node: Node) -> list[tuple[str, int]]:
-    """The segments that a start would scan, of which a part is known to be synced; and up to where."""
-    logs = [log for folder in node.partitions.folders for log in folder.logs.values()]
-    return [(log.active.path(FileKind.LOG), log.recovery_point) for log in logs if log.active.base_offset < log.recovery_point]
 
 
 # -- clocks
@@ -449,7 +423,13 @@ KINDS: Final[dict[str, Kind]] = {
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
     "slow disk": Kind(slow_disk, 1, 20),
     "cold disk": Kind(cold_disk, 0, 0),
-    "rot": Kind(rot, 0, 0, is_lossy=True),
-    "rot at a start": Kind(rot_at_a_start, 0.1, 5, is_lossy=True),
+    "rot": Kind(rot.rot, 0, 0, is_lossy=True),
+    "rot at a start": Kind(rot.rot_at_a_start, 0.1, 5, is_lossy=True),
+    "wrong reads": Kind(rot.wrong_reads, 1, 20, is_lossy=True),
+    "rot of an index": Kind(rot.rot_of_an_index, 0.1, 5, is_unclean=True),
+    "rot of a snapshot": Kind(rot.rot_of_a_snapshot, 0.1, 5, is_unclean=True),
+    "rot of a checkpoint": Kind(rot.rot_of_a_checkpoint, 0.1, 5, is_lossy=True),
+    "rot of the metadata": Kind(rot.rot_of_the_metadata, 2, 10, is_unclean=True),
+    "disk replaced": Kind(rot.replace_disk, 0.5, 10, is_lossy=True),
     "clock jump": Kind(jump, 0, 0),
 }

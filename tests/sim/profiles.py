@@ -9,6 +9,8 @@ PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "kill at a write": 0.7, "pa
 POWER: Final = {"power loss": 1.0, "power loss at a write": 0.7, "power loss, all kept": 0.5}
 DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
 ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
+ROT_OF_FILES: Final = {"rot of an index": 1.0, "rot of a snapshot": 0.5, "rot of a checkpoint": 2.0, "rot of the metadata": 1.0}
+BAD_DISKS: Final = {"wrong reads": 1.0, "disk replaced": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
 FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
 COMING_AND_GOING: Final = {"kill": 3.0, "kill of all": 0.7, "clean stop": 2.0}  # while news of it is late
@@ -19,11 +21,22 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "processes": {name: 2 * rate for name, rate in PROCESSES.items()},
     "power": {name: 2 * rate for name, rate in (POWER | {"kill": 1.0}).items()},
     "disks": {name: 2 * rate for name, rate in DISKS.items()},
+    "failed syncs": {"failed sync": 8.0},
+    "full disks": {"disk full": 6.0},
+    "slow disks": {"slow disk": 8.0, "cold disk": 2.0},
+    "slow disks, power": {"slow disk": 8.0, "power loss": 2.0, "power loss at a write": 8.0},
     "rot": {name: 3 * rate for name, rate in ROT.items()} | {"kill": 1.0, "clean stop": 1.0},
+    "rot of files": {name: 2 * rate for name, rate in ROT_OF_FILES.items()} | {"kill": 1.0, "clean stop": 1.0},
+    "bad disks": {name: 3 * rate for name, rate in BAD_DISKS.items()} | {"kill": 1.0, "clean stop": 1.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
     "replicas": FLAPPING | COMING_AND_GOING,
     "losses": FLAPPING | {"power loss": 4.0, "power loss at a write": 1.0, "clean stop": 2.0},
-    "all": LINKS | PROCESSES | POWER | DISKS | CLOCKS | {name: rate / 4 for name, rate in ROT.items()},
+    "all": LINKS
+    | PROCESSES
+    | POWER
+    | DISKS
+    | CLOCKS
+    | {name: rate / 4 for name, rate in (ROT | ROT_OF_FILES | BAD_DISKS).items()},
 }
 
 assert all(name in KINDS for rates in FAULTS.values() for name in rates)

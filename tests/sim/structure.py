@@ -17,6 +17,7 @@ from tests.sim.structural.eligible import EligibleChecks
 from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import hold
 from tests.sim.structural.groups import check_groups
+from tests.sim.structural.pace import PaceChecks
 from tests.sim.structural.partitions import PartitionChecks
 from tests.sim.structural.quorum import QuorumChecks
 
@@ -32,6 +33,7 @@ class Structure:
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
         self.authority = AuthorityChecks()
         self.durable = DurableChecks()
+        self.pace = PaceChecks()
         self.checks = 0
         self.groups_compared = 0
         self.logs_opened = 0
@@ -45,9 +47,12 @@ class Structure:
     def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
         """Every operation of a disk. A log that is cut may lack what is committed until it has fetched it again, which takes no
         time: so it is looked at."""
-        if wrong := self.durable.seen(member, kind, path, size):
-            self.cluster.world.after(0, lambda: hold(False, wrong))
+        busy_s = max(loop.busy_until_s, self.cluster.world.now_s)
+        wrong = self.durable.seen(member, kind, path, size)
         self._cost(member, loop, kind, path, size)
+        wrong = wrong or self.pace.seen(member, loop, kind, path, loop.busy_until_s - busy_s)
+        if wrong:
+            self.cluster.world.after(0, lambda: hold(False, wrong))
         if kind == "truncate" and path.endswith(".log"):
             self.cuts += 1
             self.cluster.world.after(0, lambda: self.partitions.check_in_sync(self.cluster))

@@ -12,7 +12,7 @@ import pytest
 
 from odradek.log.disk import RealDisk
 from odradek.node.machine import Machine
-from tests.sim.faults import KINDS
+from tests.sim.faults import KINDS, Slowness
 from tests.sim.hunt import MUTANTS, Found, hunt
 from tests.sim.mutants import disk, quorum, replicas
 from tests.sim.mutants.mutant import Mutant
@@ -22,7 +22,7 @@ NOT_SIMULATED: Final = (RealDisk, Machine)  # SimDisk and SimMachine stand in th
 SECONDS: Final = 60.0
 FIRST_FAULT_SECONDS: Final = 10.0
 FAULT_SECONDS: Final = 1.0  # from one to the next
-SLOW_SECONDS: Final = 1.0  # that a slow disk takes at most
+SLOW: Final = Slowness(1.0, 0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def run_with_rot() -> None:
 def run_with_slow_disks() -> None:
     whole = Run(Setting(1, faults="none", seconds=SECONDS))
     members = whole.cluster.members.values()
-    whole.world.after(SECONDS / 3, lambda: whole.faults.slow.update(dict.fromkeys(members, SLOW_SECONDS)))
+    whole.world.after(SECONDS / 3, lambda: whole.faults.slow.update(dict.fromkeys(members, SLOW)))
     whole.whole()
 
 

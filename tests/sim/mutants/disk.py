@@ -57,6 +57,8 @@ def failed_sync(patch: Patch) -> None:
 def no_clean_mark(patch: Patch) -> None:
     """A node whose disk failed stops as any other."""
     failed_disk(patch)
+    patch.setattr(Partitions, "failed", lambda partitions, _: partitions.folder_failed(partitions.folders[0]))
+    patch.setattr(Node, "_folder_failed", lambda node, _: node.stop())
     patch.setattr(Node, "fail", lambda node, _: node.stop())
 
 
@@ -219,8 +221,10 @@ def refused_when_full(patch: Patch) -> None:
 
 def monotonic_clock(patch: Patch) -> None:
     """Whatever waits goes by the wall clock."""
-    for machine in (Machine, SimMachine):
-        patch.setattr(machine, "boot_ms", lambda here: here.wall_ms())
+    patch.setattr(Machine, "boot_ms", lambda here: here.wall_ms())
+    known, wall_ms = SimMachine.boot_ms, SimMachine.wall_ms
+    patch.setattr(SimMachine, "boot_ms", lambda here: known(here) + here.clock.ahead_ms)
+    patch.setattr(SimMachine, "wall_ms", lambda here: wall_ms(here) - here.clock.ahead_ms)
 
 
 def slow_disk_on_threads(patch: Patch) -> None:
@@ -229,27 +233,27 @@ def slow_disk_on_threads(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
-    Mutant("a disk that failed is not asked again", failed_disk, "disks"),
-    Mutant("a sync that failed did not happen", failed_sync, "disks"),
-    Mutant("a node whose disk failed leaves no mark of a clean stop", no_clean_mark, "disks"),
+    Mutant("a disk that failed is not asked again", failed_disk, "failed syncs"),
+    Mutant("a sync that failed did not happen", failed_sync, "failed syncs"),
+    Mutant("a node whose disk failed leaves no mark of a clean stop", no_clean_mark, "failed syncs"),
     Mutant("an unclean start scans from the recovery point on", scan, "power"),
     Mutant("a scan looks at checksums", checksums, "power"),
     Mutant("what is unsound past the recovery point is cut off", torn_tail, "power"),
-    Mutant("whatever follows on a cut goes too", nothing_behind_a_cut, "power"),
+    Mutant("whatever follows on a cut goes too", nothing_behind_a_cut, "slow disks, power"),
     Mutant("nothing is cut below the recovery point", nothing_cut_below_the_recovery_point, "rot"),
     Mutant("what is known of producers is built again", producers_after_a_crash, "processes"),
     Mutant("leader epochs are built again", epochs_after_a_crash, "power"),
-    Mutant("indexes are built again", indexes_after_a_crash, "power"),
+    Mutant("indexes are built again", indexes_after_a_crash, "rot of files"),
     Mutant("a damaged replica is neither led nor followed", damaged_replica, "rot"),
-    Mutant("a cut log is synced before anything is appended", cut_is_synced, "power"),
-    Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "power"),
+    Mutant("a cut log is synced before anything is appended", cut_is_synced, "links"),
+    Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "links"),
     Mutant("what is below the recovery point is synced", recovery_point_is_synced, "power"),
     Mutant("so are the names of the files", names_are_synced, "power"),
     Mutant("a checkpoint is written to a temporary file", checkpoints_beside, "power"),
     Mutant("a checkpoint is synced before it has its name", checkpoints_synced, "power"),
-    Mutant("a checkpoint that cannot be read says nothing", corrupt_checkpoint, "rot"),
-    Mutant("the metadata has room when the disk is full", reserve, "disks"),
-    Mutant("what there is no room for is refused", refused_when_full, "disks"),
+    Mutant("a checkpoint that cannot be read says nothing", corrupt_checkpoint, "rot of files"),
+    Mutant("the metadata has room when the disk is full", reserve, "full disks"),
+    Mutant("what there is no room for is refused", refused_when_full, "full disks"),
     Mutant("whatever waits goes by a clock that nobody sets", monotonic_clock, "clocks"),
-    Mutant("a slow disk does not hold up the loop", slow_disk_on_threads, "disks"),
+    Mutant("a slow disk does not hold up the loop", slow_disk_on_threads, "slow disks", "writers"),
 )

@@ -4,7 +4,8 @@ Nothing is changed by it: the medium is copied first.
 
 Invariants that are checked
  1. Every log opens, without damage, and every batch in it is sound, unless rot was made in it.
- 2. It ends where the live one does; after a loss of power at the recovery point or later, and it has then the same records.
+ 2. Whatever is looked up in it by offset or by timestamp is found, whatever has become of its indexes.
+ 3. It ends where the live one does; after a loss of power at the recovery point or later, and it has then the same records.
 """
 
 import random
@@ -69,7 +70,22 @@ def live_log(member: "SimNode", opened: Log) -> Log | None:
 
 
 def has_rot(medium: Medium, folder: str) -> bool:
-    return any(node.is_rotten for _, node in medium.files(folder))
+    return any(node.is_rotten for path, node in medium.files(folder) if path.endswith((".log", ".checkpoint")))
+
+
+def check_found(name: str, log: Log) -> None:
+    for segment in log.segments:
+        greatest = (-1, segment.base_offset)
+        for position, header in segment.batches():
+            found = segment.locate(header.base_offset)
+            hold(
+                found is not None and found[0] == position,
+                f"{name} has a batch at {header.base_offset}, and {found} is found",
+            )
+            if header.max_timestamp > greatest[0]:
+                greatest = (header.max_timestamp, header.last_offset)
+        told = segment.max_timestamp()
+        hold(told == greatest, f"{name} has {greatest} for its greatest timestamp, and {told} is told")
 
 
 def check_opened(name: str, log: Log, medium: Medium, live: Log | None) -> None:
@@ -81,6 +97,7 @@ def check_opened(name: str, log: Log, medium: Medium, live: Log | None) -> None:
             check(batch.data, 0, batch.header)
         except ProtocolError as error:
             raise Violated(f"{name} has a broken batch at {batch.header.base_offset}: {error}") from error
+    check_found(name, log)
     if live is None or live.is_being_written or live.damage is not None:
         return
     if "(kept)" in name:

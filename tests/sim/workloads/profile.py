@@ -25,6 +25,7 @@ NODE_SETTINGS: Final = {
     "leader.imbalance.check.interval.seconds": "10",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "2000",
+    "log.index.interval.bytes": "300",  # so that segments of a few batches have an index
     "group.min.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
