@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka model fuzz sim chaos interop lock bench clean
+.PHONY: start test install lint kafka model fuzz sim mutants chaos interop lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -44,10 +44,15 @@ fuzz: install
 	FUZZ_MINUTES=$${FUZZ_MINUTES:-10} FUZZ_SEED=$${FUZZ_SEED:-$$$$} $(BIN)/pytest tests/node/test_fuzz.py
 
 # Whole clusters under virtual time, with faults of every kind. SEEDS=2000 or 500-900; SEED=17 tells one run again, as it happens.
-# NODES, PROFILE, FAULTS and SECONDS take the place of what the seed chooses.
+# NODES, PROFILE, FAULTS and SECONDS take the place of what the seed chooses. KEPT=file keeps results: a campaign can be gone on with.
 sim: install
 	@$(BIN)/python -m tests.sim.campaign $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) \
-	    $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SECONDS),--seconds $(SECONDS))
+	    $(if $(PROFILE),--profile $(PROFILE)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	    $(if $(KEPT),--kept $(KEPT))
+
+# Rules of the code are switched off, one after the other, until the simulator finds each: MUTANTS="name name", SEEDS=number for each.
+mutants: install
+	@$(BIN)/python -m tests.sim.hunt $(MUTANTS) $(if $(SEEDS),--seeds $(SEEDS))
 
 # Nodes of a cluster are killed, stopped, paused and cut off under clients at work.
 chaos: install

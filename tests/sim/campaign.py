@@ -3,6 +3,7 @@
 make sim SEEDS=2000                   seeds 1 to 2000, or SEEDS=500-900; each seed chooses nodes, clients and faults
 make sim SEED=17                      one of them again, with a trace of everything that happened
 NODES= PROFILE= FAULTS= SECONDS=      instead of what the seed chooses
+KEPT=file                             keeps every result there, and runs no seed again that has one of the same code
 """
 
 import argparse
@@ -15,11 +16,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tests.checker.history import AnyEvent
+from tests.sim.kept import Kept
 from tests.sim.profiles import FAULTS
 from tests.sim.run import Result, Run, Setting, run
 from tests.sim.workloads.profile import PROFILES
@@ -111,12 +114,14 @@ class Figures:
     def __init__(self) -> None:
         self.began_s = time.monotonic()
         self.runs = self.looks = 0
-        self.simulated_s = self.real_s = 0.0
+        self.simulated_s = self.real_s = self.simulated_now_s = 0.0
         self.wrong: list[Result] = []
         self.faults, self.done, self.checked, self.kinds = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
 
-    def add(self, result: Result) -> None:
+    def add(self, result: Result, *, is_kept: bool = False) -> None:
+        """One that was run now, or that was kept."""
         self.runs += 1
+        self.simulated_now_s += 0 if is_kept else result.simulated_s
         self.looks += result.looks
         self.simulated_s += result.simulated_s
         self.real_s += result.real_s
@@ -130,7 +135,7 @@ class Figures:
 
     def line(self) -> str:
         hours = self.simulated_s / 3600
-        speed = self.simulated_s / max(time.monotonic() - self.began_s, 1e-9)
+        speed = self.simulated_now_s / max(time.monotonic() - self.began_s, 1e-9)
         operations = sum(self.checked.get(what, 0) for what in ("sends", "polls", "commits acknowledged", "topics changed"))
         return (
             f"{self.runs} seeds, {hours:.2f} simulated hours, {speed:.1f} times real time, {sum(self.faults.values())} faults, "
@@ -147,16 +152,27 @@ class Figures:
         return "\n".join(lines)
 
 
-def campaign(settings: list[Setting], processes: int) -> Figures:
+def campaign(settings: list[Setting], processes: int, kept: Kept | None = None) -> Figures:
     figures, told_s = Figures(), time.monotonic()
-    for result in results(settings, processes):
+    known = {result.setting: result for result in kept.results} if kept is not None else {}
+    for setting in settings:
+        if setting in known:
+            figures.add(known[setting], is_kept=True)
+            tell_violations(known[setting])
+    for result in results([setting for setting in settings if setting not in known], processes):
         figures.add(result)
-        if result.wrong:
-            print(f"VIOLATION  make sim {result.setting}", *(f"\n    {each}" for each in result.wrong[:TOP]), sep="", flush=True)
+        tell_violations(result)
+        if kept is not None:
+            kept.add(result)
         if time.monotonic() - told_s > PROGRESS_SECONDS:
             told_s = time.monotonic()
             print(figures.line(), flush=True)
     return figures
+
+
+def tell_violations(result: Result) -> None:
+    if result.wrong:
+        print(f"VIOLATION  make sim {result.setting}", *(f"\n    {each}" for each in result.wrong[:TOP]), sep="", flush=True)
 
 
 def seeds(text: str) -> range:
@@ -174,6 +190,7 @@ def main() -> int:
     parser.add_argument("--faults", choices=FAULTS)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--digest", action="store_true", help="of one seed, and nothing else")
     said = parser.parse_args()
     given = Given(said.nodes, said.profile, said.faults, said.seconds)
@@ -182,7 +199,8 @@ def main() -> int:
         return 0
     if said.seed is not None:
         return 1 if replay(chosen(said.seed, given)).wrong else 0
-    figures = campaign([chosen(seed, given) for seed in said.seeds], said.processes)
+    kept = Kept(said.kept) if said.kept else None
+    figures = campaign([chosen(seed, given) for seed in said.seeds], said.processes, kept)
     print(f"\n{figures}")
     return 1 if figures.wrong else 0
 

@@ -7,10 +7,12 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.sim.campaign import Given, chosen, quietly, seeds
+from tests.sim.campaign import Given, campaign, chosen, quietly, seeds
+from tests.sim.kept import Kept
 from tests.sim.run import Result, Setting
 
 SECONDS = 25.0
@@ -24,7 +26,7 @@ SAME = Setting(seed=5, nodes=3, seconds=10.0)
 def judged(setting: Setting) -> Result:
     result = quietly(setting)
     assert not result.wrong, "\n".join((f"make sim {setting}", *result.wrong))
-    assert result.checked["sends acknowledged"] > 0
+    assert result.checked["sends"] > 0
     assert result.looks > SECONDS / 4
     return result
 
@@ -58,3 +60,22 @@ def test_one_seed_is_one_run_whatever_the_process_hashes_by() -> None:
 def test_seeds_are_a_number_of_them_or_a_range() -> None:
     assert list(seeds("3")) == [1, 2, 3]
     assert list(seeds("5-6")) == [5, 6]
+
+
+def test_a_campaign_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    first, second = (Setting(seed=seed, nodes=1, faults="none", seconds=1.0) for seed in (1, 2))
+    Kept(path).add(quietly(first))
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[: len(whole) // 2])
+    figures = campaign([first, second], 1, Kept(path))
+    assert (figures.runs, figures.wrong) == (2, [])
+    assert 0 < figures.simulated_now_s < figures.simulated_s
+    assert [result.setting for result in Kept(path).results] == [first, second]
+
+
+def test_a_result_of_other_code_does_not_count(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "kept")
+    kept.code = "another"
+    kept.add(Result(SAME))
+    assert Kept(kept.path).results == []
