@@ -27,6 +27,9 @@ from tests.sim.loop import SimLoop
 LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
 SYNC_SECONDS_MAX: Final = 0.002  # on a disk that is well
 TRAP_OPERATIONS_MAX: Final = 200
+CRASH_SECONDS: Final = (0.3, 3.0)  # from one crash of a loop to the next
+HELD_SECONDS_MAX: Final = 2.0  # until the power is lost behind a cut: a follower is in sync for some time yet
+RESET_SECONDS: Final = 0.5  # until a machine that was only reset is back
 DAY_MS: Final = 24 * 3_600_000
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
 
@@ -341,6 +344,56 @@ def trap(faults: Faults, member: SimNode, spring: Callable[[], None]) -> Ending:
     return end
 
 
+def crash_loop(faults: Faults) -> Ending | None:
+    """A process that crashes again and again, a little after it was started: what others have heard of it is never true for long.
+    It does not while another may have lost something."""
+    member, world = faults.pick_up(), faults.cluster.world
+    if member is None:
+        return None
+    is_over = False
+
+    def crash() -> None:
+        if is_over:
+            return
+        if faults.lossy is None:
+            member.kill()
+        start(member)
+        world.after(faults.chance.uniform(*CRASH_SECONDS), crash)
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        start(member)
+
+    crash()
+    return end
+
+
+def lose_power_behind_a_cut(faults: Faults) -> Ending | None:
+    """What a machine has sent to another is held up; it loses power then, and is back before the other hears what it said."""
+    member, other = faults.pick_up(), faults.pick()
+    if member is None or member is other:
+        return None
+    faults.lossy = member
+    network, world, manner = faults.cluster.network, faults.cluster.world, faults.chance.choice(MANNERS)
+    is_over = False
+
+    def lose() -> None:
+        if not is_over:
+            member.lose_power(manner)
+            world.after(RESET_SECONDS, lambda: start(member))
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        network.heal(member.host, other.host)
+        start(member)
+
+    network.cut(member.host, other.host)
+    world.after(faults.chance.uniform(0, HELD_SECONDS_MAX), lose)
+    return end
+
+
 # -- disks
 
 
@@ -418,6 +471,8 @@ KINDS: Final[dict[str, Kind]] = {
     "power loss": Kind(lose_power, 0.5, 15, is_lossy=True),
     "kill at a write": Kind(kill_at_a_write, 2, 10, is_unclean=True),
     "power loss at a write": Kind(lose_power_at_a_write, 2, 10, is_lossy=True),
+    "crash loop": Kind(crash_loop, 3, 15, is_unclean=True),
+    "power loss behind a cut": Kind(lose_power_behind_a_cut, 6, 15, is_lossy=True),
     "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15, is_unclean=True),
     "disk full": Kind(fill_disk, 1, 20),
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),

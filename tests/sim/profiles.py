@@ -13,7 +13,7 @@ ROT_OF_FILES: Final = {"rot of an index": 1.0, "rot of a snapshot": 0.5, "rot of
 BAD_DISKS: Final = {"wrong reads": 1.0, "disk replaced": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
 FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
-COMING_AND_GOING: Final = {"kill": 3.0, "kill of all": 0.7, "clean stop": 2.0}  # while news of it is late
+COMING_AND_GOING: Final = {"kill": 2.0, "kill of all": 0.7, "crash loop": 2.0, "clean stop": 2.0}  # while news of it is late
 
 FAULTS: Final[dict[str, dict[str, float]]] = {
     "none": {},
@@ -30,7 +30,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "bad disks": {name: 3 * rate for name, rate in BAD_DISKS.items()} | {"kill": 1.0, "clean stop": 1.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
     "replicas": FLAPPING | COMING_AND_GOING,
-    "losses": FLAPPING | {"power loss": 4.0, "power loss at a write": 1.0, "clean stop": 2.0},
+    "losses": {"slow links": 3.0, "pause": 2.0, "clean stop": 2.0, "power loss": 2.0, "power loss behind a cut": 6.0},
     "all": LINKS
     | PROCESSES
     | POWER

@@ -97,6 +97,8 @@ def leader_epoch_of_followers(patch: Patch) -> None:
     known = fetch.Fetch._read
 
     def read(asked: fetch.Fetch, partition: Any, interest: Any) -> FetchResponse.PartitionData:
+        if asked.replica_id < 0:
+            return known(asked, partition, interest)
         before, interest.wanted.current_leader_epoch = interest.wanted.current_leader_epoch, -1
         try:
             return known(asked, partition, interest)
@@ -310,7 +312,7 @@ MUTANTS: Final = (
     Mutant("the high watermark does not move while too few are in sync", minimum),
     Mutant("nothing is acknowledged while too few are in sync", minimum_of_acknowledgements),
     Mutant("who is fenced, stops or has a new life does not hold the high watermark back", who_stops_holds_nothing_back),
-    Mutant("the leader looks at the broker epoch of who fetches", broker_epoch_at_the_leader, "losses", "elections"),
+    Mutant("the leader looks at the broker epoch of who fetches", broker_epoch_at_the_leader, "losses", "quiet"),
     Mutant("the controller looks at the broker epochs of an ISR", broker_epoch_at_the_controller, "replicas", "elections"),
     Mutant("who stopped uncleanly is in no ISR when it registers", unclean_stop, "power"),
     Mutant("who left an ISR that is too small may lead when that is empty", eligible_leaders, "processes"),
