@@ -5,9 +5,11 @@ switch of that rule is thrown in both.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from odradek.log import cleaner, disk, flush, folder, loading, segment
+from odradek.log.checkpoint import CLEAN_SHUTDOWN, write_clean_shutdown
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.flush import Flush
@@ -55,11 +57,17 @@ def failed_sync(patch: Patch) -> None:
 
 
 def no_clean_mark(patch: Patch) -> None:
-    """A node whose disk failed stops as any other."""
-    failed_disk(patch)
-    patch.setattr(Partitions, "failed", lambda partitions, _: partitions.folder_failed(partitions.folders[0]))
-    patch.setattr(Node, "_folder_failed", lambda node, _: node.stop())
-    patch.setattr(Node, "fail", lambda node, _: node.stop())
+    """A folder whose disk failed gets the mark all the same."""
+    known = Node._folder_failed
+
+    def folder_failed(node: Node, failed: LogFolder) -> None:
+        failure, failed.disk.failure = failed.disk.failure, None
+        with suppress(DiskFailed):
+            write_clean_shutdown(failed.disk, f"{failed.path}/{CLEAN_SHUTDOWN}", node.session.broker_epoch)
+        failed.disk.failure = failure
+        known(node, failed)
+
+    patch.setattr(Node, "_folder_failed", folder_failed)
 
 
 # -- a start after a crash

@@ -309,7 +309,7 @@ MUTANTS: Final = (
     Mutant("a snapshot is written to a temporary file", snapshot_beside, "processes", seconds=120.0),
     Mutant("a snapshot is synced before it has its name", snapshot_synced, "power", seconds=120.0),
     Mutant("the start of the log always has a snapshot", snapshot_at_the_start, "processes", seconds=120.0),
-    Mutant("a corrupt snapshot erases nothing", corrupt_snapshot_erases_nothing, "rot of files"),
+    Mutant("a corrupt snapshot erases nothing", corrupt_snapshot_erases_nothing, "rot of files", "snapshots"),
     Mutant("voters change one at a time", one_change),
     Mutant("who becomes a voter has caught up", caught_up),
     Mutant("a leader that is no voter any more resigns", leaver_resigns),

@@ -20,9 +20,10 @@ from odradek.log.log import Log
 from odradek.log.names import FileKind
 from odradek.log.segment import Segment
 from odradek.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from odradek.wire.errors import ProtocolError
 from odradek.wire.records import records
 from tests.log.medium import Medium
-from tests.sim.structural.findings import hold
+from tests.sim.structural.findings import Violated, hold
 
 UNKNOWN: Final = -1
 
@@ -50,6 +51,13 @@ def content_of(medium: Medium, segment: Segment) -> bytearray | None:
     return None if node.is_rotten else node.content
 
 
+def header_at(segment: Segment, content: bytearray, position: int) -> BatchHeader:
+    try:
+        return read_header(content, position)
+    except ProtocolError as error:
+        raise Violated(f"{segment.path(FileKind.LOG)} has no batch at {position}: {error}") from error
+
+
 def batches_below(medium: Medium, log: Log, offset: int, cursor: Cursor) -> Iterator[Batch]:
     """The whole batches that end at or below an offset, from the cursor on, which moves with them."""
     segments = log.segments
@@ -63,7 +71,7 @@ def batches_below(medium: Medium, log: Log, offset: int, cursor: Cursor) -> Iter
             cursor.next_offset = UNKNOWN  # there may be a hole
             continue
         while cursor.position + HEADER_SIZE <= segment.size:
-            header = read_header(content, cursor.position)
+            header = header_at(segment, content, cursor.position)
             if header.next_offset > offset:
                 return
             end = cursor.position + header.size

@@ -35,6 +35,12 @@ NODE_SETTINGS: Final = {
     "auto.create.topics.enable": "false",
 }
 
+SNAPSHOT_SETTINGS: Final = {  # the metadata log is cut behind snapshots again and again
+    "metadata.log.max.record.bytes.between.snapshots": "2500",
+    "metadata.log.segment.ms": "2000",
+    "metadata.max.retention.bytes": "6000",
+}
+
 
 class Profile(msgspec.Struct, frozen=True):
     name: str
@@ -65,6 +71,9 @@ PROFILES: Final = {
         Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
         Profile("elections", groups=0, electors=1, probers=1, sends_per_second=(3.0, 6.0), operation_seconds=6.0),
         Profile("quiet", writers=2, groups=0, has_administrator=False, changes_voters=False, sends_per_second=(0.5, 1.0)),
+        Profile(
+            "snapshots", writers=2, readers=1, groups=0, operation_seconds=0.8, node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS
+        ),
         Profile("unclean", groups=1, allows_unclean=True),
     )
 }
