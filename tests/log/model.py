@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from odradek.log.log import Log
+from odradek.log.lookup import aborted
 from odradek.log.segment import Segment
 from odradek.wire.batch import BatchHeader, headers
 from odradek.wire.control import ControlType, read_control_type
@@ -79,7 +80,7 @@ def consumed(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
         found = log.read(offset, 700, upper)
         if not len(found):
             break
-        starting = sorted(log.aborted(offset, found), key=lambda transaction: transaction.first_offset)
+        starting = sorted(aborted(log, offset, found), key=lambda transaction: transaction.first_offset)
         aborting: set[int] = set()
         data = found.read()
         for position, header in whole_batches(data):

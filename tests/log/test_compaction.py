@@ -9,6 +9,7 @@ import pytest
 
 from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.disk import RealDisk
+from odradek.log.lookup import aborted_between
 from odradek.wire.batch import _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
@@ -207,7 +208,7 @@ def test_the_marker_of_an_aborted_transaction_stays_for_delete_retention_ms_afte
     end(of, commit=False)
     of.write(*[(b"x", b"0")], producer_id=7, producer_epoch=0, base_sequence=1)
     of.compact()
-    assert [entry.first_offset for entry in of.log.aborted_between(0, 3)] == [0]
+    assert [entry.first_offset for entry in aborted_between(of.log, 0, 3)] == [0]
     of.write((b"b", b"0"))
     of.compact()  # nothing is left of it: from now on its time runs
     assert of.markers() == [1]
@@ -221,7 +222,7 @@ def test_the_marker_of_an_aborted_transaction_stays_for_delete_retention_ms_afte
     of.write((b"d", b"0"))
     of.compact()
     assert of.markers() == []
-    assert of.log.aborted_between(0, of.log.end_offset) == []
+    assert aborted_between(of.log, 0, of.log.end_offset) == []
 
 
 def test_the_marker_of_a_committed_transaction_goes_when_its_records_are_replaced() -> None:

@@ -13,7 +13,7 @@ from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log, Origin
-from odradek.log.lookup import offset_for_timestamp
+from odradek.log.lookup import aborted_between, offset_for_timestamp
 from odradek.log.names import TopicPartition
 from odradek.wire.batch import headers, set_offset_and_epoch
 from tests.log.disk import SimDisk
@@ -206,7 +206,7 @@ def test_a_start_needs_no_room_and_what_it_could_not_write_is_written_at_the_sto
     disk.room = 0
     log = opened(disk, log.config)
     assert log.read(0, 10**6, log.end_offset).read() == before
-    assert [found.producer_id for found in log.aborted_between(0, log.end_offset)] == [7]
+    assert [found.producer_id for found in aborted_between(log, 0, log.end_offset)] == [7]
     assert log.epochs.latest_epoch == 4
     check_indexes(log)
     with pytest.raises(DiskFull):

@@ -30,6 +30,7 @@ from odradek.log.disk import RealDisk
 from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
+from odradek.log.lookup import aborted_between
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.log.names import TopicPartition
 from odradek.log.producer import BATCHES_MAX
@@ -277,7 +278,7 @@ def test_aborted_transactions_are_those_that_kafkas_tool_shows(story: Story, ora
     theirs = [AbortedTransaction(*map(int, row)) for row in ABORTED.findall(printed)]
     log = story.log(stop, "transactions")
     assert [entry for segment in log.segments for entry in segment.transactions.entries()] == theirs
-    assert log.aborted_between(0, log.end_offset) == theirs
+    assert aborted_between(log, 0, log.end_offset) == theirs
     assert len(theirs) == 2
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.log.log import Appended, Log, Origin
+from odradek.log.lookup import aborted, aborted_between
 from odradek.log.names import FileKind
 from odradek.log.segment import Slice
 from odradek.wire.batch import CONTROL, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
@@ -150,7 +151,7 @@ def test_a_coordinator_appends_data_and_ends_transactions() -> None:
     add(log, batch(2, producer_id=7, producer_epoch=0, transactional=True), origin=Origin.COORDINATOR)
     assert end(log, commit=False) == Appended(2, 2)
     assert [*log.producers.ongoing] == []
-    assert [(found.first_offset, found.last_offset) for found in log.aborted_between(0, 3)] == [(0, 2)]
+    assert [(found.first_offset, found.last_offset) for found in aborted_between(log, 0, 3)] == [(0, 2)]
 
 
 # -- duplicates
@@ -415,7 +416,7 @@ def test_a_reader_at_the_end_costs_no_read_of_the_disk() -> None:
         log.move_high_watermark(log.end_offset)
         found = log.read(number * 2, 10_000, log.high_watermark)
         assert found.size == len(batch(2))
-        assert log.aborted(number * 2, found) == []
+        assert aborted(log, number * 2, found) == []
         assert len(log.read(log.end_offset, 10_000, log.high_watermark)) == 0
     assert disk.count == 0
     log.read(0, 100, log.high_watermark).read()
@@ -441,7 +442,7 @@ def test_the_aborted_transactions_of_a_range_are_all_that_have_records_in_it() -
             found = log.read(offset, bytes_max, log.end_offset)
             seen = batches_of_whole(found)
             needed = {first for first, last in transactions if first <= seen[-1] and last >= offset}
-            told = {transaction.first_offset for transaction in log.aborted(offset, found)}
+            told = {transaction.first_offset for transaction in aborted(log, offset, found)}
             assert needed <= told <= {first for first, _ in transactions}
 
 

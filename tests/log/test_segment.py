@@ -6,7 +6,7 @@ import pytest
 
 from odradek.log.config import LogConfig
 from odradek.log.log import Appended, Log, Origin
-from odradek.log.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
+from odradek.log.lookup import TimestampOffset, aborted, offset_for_timestamp, offset_of_max_timestamp
 from odradek.log.names import FileKind, file_name
 from odradek.wire.records import Record, build
 from tests.log.disk import SimDisk
@@ -238,7 +238,7 @@ def test_a_flipped_bit_in_an_index_hides_no_aborted_transaction() -> None:
         for offset in range(0, 12, 2):
             found = again.read(offset, 4 * SIZE, 12)
             seen = {header.base_offset for _, header in whole_batches(found.read()) if not header.is_control}
-            told = {aborted.first_offset for aborted in again.aborted(offset, found)}
+            told = {aborted.first_offset for aborted in aborted(again, offset, found)}
             assert seen <= told, f"bit {bit}"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from odradek.log.log import Appended, Log
-from odradek.log.lookup import offset_of_max_timestamp
+from odradek.log.lookup import aborted_between, offset_of_max_timestamp
 from odradek.wire.errors import ErrorCode, Refused
 from tests.log.disk import SimDisk
 from tests.log.model import batches_of, check_indexes
@@ -101,7 +101,7 @@ def test_producers_are_as_they_were_at_the_offset() -> None:
     assert [*log.producers.ongoing] == [4]
     log.truncate_to(2, NOW_MS)
     assert 8 not in log.producers.producers
-    assert log.aborted_between(0, 100) == []
+    assert aborted_between(log, 0, 100) == []
     assert add(log, produced(1))[:3] == (1, 1, True)
     assert add(log, produced(2)) == Appended(2, 2)
 

@@ -21,6 +21,7 @@ from odradek.log.compaction import Job, LastBatch, Outcome
 from odradek.log.disk import replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
+from odradek.log.lookup import aborted_between
 from odradek.log.names import FileState, TopicPartition
 from odradek.log.segment import Segment
 
@@ -100,7 +101,7 @@ class Cleaner:
             segments=[(segment.base_offset, segment.size) for segment in segments],
             dirty_offset=found.dirty_offset,
             end_offset=found.end_offset,
-            aborted=log.aborted_between(log.start_offset, found.end_offset),
+            aborted=aborted_between(log, log.start_offset, found.end_offset),
             last_batches={
                 producer_id: LastBatch(producer.last_offset, producer.epoch)
                 for producer_id, producer in log.producers.producers.items()

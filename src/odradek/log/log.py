@@ -27,7 +27,7 @@ from odradek.log.producer_state import ProducerRefused, ProducerState, Verificat
 from odradek.log.replay import check_end_marker, note_batch, replay
 from odradek.log.retention import expired_segments
 from odradek.log.segment import Damage, FileRange, Segment, Slice
-from odradek.log.transaction_index import AbortedTransaction, TransactionIndex
+from odradek.log.transaction_index import TransactionIndex
 from odradek.wire.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -365,30 +365,6 @@ class Log:
                 if header.base_offset >= upper_offset:
                     return
                 yield segment, position, header
-
-    def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
-        """The aborted transactions that have records in what a read from an offset found."""
-        if not found.ranges:
-            return []
-        return self.aborted_between(offset, self._offset_after(found.ranges[-1]))
-
-    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records from an offset up to another."""
-        transactions: list[AbortedTransaction] = []
-        for segment in self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]:
-            some, complete = segment.transactions.collect(offset, upper_offset)
-            transactions += some
-            if complete:
-                break
-        return transactions
-
-    def _offset_after(self, last: FileRange) -> int:
-        """An offset that no batch of a range reaches, found without reading all its batches."""
-        bound = last.segment.offset_after(last.position + last.size)
-        if bound is not None:
-            return bound
-        following = bisect_right(self.bases, last.segment.base_offset)
-        return self.bases[following] if following < len(self.bases) else self.end_offset
 
     @property
     def last_stable_offset(self) -> int:

@@ -1,13 +1,16 @@
-"""Finding offsets by time, for consumers that start from a moment instead of an offset.
+"""Finding something in a log: offsets by time, for consumers that start from a moment instead of an offset, and the transactions
+that were aborted in what a consumer reads.
 
-Only batches that may hold the answer are decoded. That can take long, for a client decides what a batch becomes when it is
-decompressed: so finding a batch is apart from looking into it, which may happen on any thread.
+By time, only batches that may hold the answer are decoded. That can take long, for a client decides what a batch becomes when
+it is decompressed: so finding a batch is apart from looking into it, which may happen on any thread.
 """
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 from odradek.log.log import Log
-from odradek.log.segment import Segment
+from odradek.log.segment import FileRange, Segment, Slice
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.records import payload, scan
@@ -81,3 +84,28 @@ def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
     """The first record that has the greatest timestamp of all; None in an empty log."""
     candidate = candidate_of_max_timestamp(log)
     return None if candidate is None else candidate.first()
+
+
+def aborted(log: Log, offset: int, found: Slice) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in what a read from an offset found."""
+    return aborted_between(log, offset, _offset_after(log, found.ranges[-1])) if found.ranges else []
+
+
+def aborted_between(log: Log, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+    """The aborted transactions that have records from an offset up to another."""
+    transactions: list[AbortedTransaction] = []
+    for segment in log.segments[max(bisect_right(log.bases, offset) - 1, 0) :]:
+        some, complete = segment.transactions.collect(offset, upper_offset)
+        transactions += some
+        if complete:
+            break
+    return transactions
+
+
+def _offset_after(log: Log, last: FileRange) -> int:
+    """An offset that no batch of a range reaches, found without reading all its batches."""
+    bound = last.segment.offset_after(last.position + last.size)
+    if bound is not None:
+        return bound
+    following = bisect_right(log.bases, last.segment.base_offset)
+    return log.bases[following] if following < len(log.bases) else log.end_offset

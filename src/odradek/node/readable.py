@@ -16,6 +16,7 @@ from odradek.core.partition.leader import READ_FROM_LEADER
 from odradek.core.partition.replica import Replica
 from odradek.log.disk import Cold, DiskFailed
 from odradek.log.log import Log
+from odradek.log.lookup import aborted
 from odradek.log.segment import Slice
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.wire.errors import ErrorCode, Refused
@@ -75,7 +76,7 @@ class Readable:
 
     def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
         try:
-            return self.log.aborted(offset, found)
+            return aborted(self.log, offset, found)
         except DiskFailed as error:
             raise self.host.refused(self, error) from error
 
