@@ -103,6 +103,6 @@ def test_who_is_behind_is_not_proposed(stage: Stage) -> None:
 
 
 def test_somebody_in_sync_by_the_metadata_who_has_not_what_was_committed_is_found(stage: Stage) -> None:
-    stage.structure.partitions.in_sync.committed[stage.partition.topic_id, 0] = 1000
+    stage.structure.partitions.in_sync.committed[stage.partition.topic_id, 0] = {0: 1000}
     with pytest.raises(Violated, match=r"was committed up to 1000, and ends at .*, in sync by the metadata"):
         stage.structure.check()

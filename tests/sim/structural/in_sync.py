@@ -7,7 +7,7 @@ Invariants that are checked
  2. It does not move while fewer are in the ISR than min.insync.replicas asks for.
  3. Who is proposed for an ISR is active, as far as the leader knows, and has all up to the high watermark and to the start of the
     leader's epoch.
- 4. Who is in the ISR, and alive, has everything that was ever committed. A broker that has come back without its tail is known by
+ 4. Who is in the ISR, and alive, has all that was committed in this epoch and before. A broker that has come back without its tail is known by
     its broker epoch, and is out of the ISR when the leader hears of that.
 """
 
@@ -34,9 +34,14 @@ def newest_image(cluster: "SimCluster") -> MetadataImage | None:
     return max(images, key=lambda image: image.offset) if images else None
 
 
-def state_of(image: MetadataImage | None, key: TopicIdPartition) -> State | None:
-    topic = None if image is None else image.topics_by_id.get(key[0])
-    return None if topic is None else topic.partitions.get(key[1])
+def state_for(image: MetadataImage | None, led: Partition) -> State | None:
+    """What an image says of a partition that is led; None when that is another epoch, or older than what the leader knows: who
+    has the newest of all may be down."""
+    topic = None if image is None else image.topics_by_id.get(led.topic_id)
+    state = None if topic is None else topic.partitions.get(led.index)
+    if state is None or state.leader_epoch != led.leader_epoch or state.partition_epoch < led.leader.partition_epoch:
+        return None
+    return state
 
 
 def is_in_this_life(image: MetadataImage, replica: Replica) -> bool:
@@ -52,7 +57,7 @@ def all_led(cluster: "SimCluster") -> list[tuple[Node, Partition]]:
 
 class InSyncChecks:
     def __init__(self) -> None:
-        self.committed: dict[TopicIdPartition, int] = {}  # the highest high watermark of any leader
+        self.committed: dict[TopicIdPartition, dict[int, int]] = {}  # the high watermarks of its leaders, by their epochs
         self.forgiven: dict[TopicIdPartition, None] = {}  # elected uncleanly: who has what is open from then on
         self.moves = 0
         self.proposals = 0
@@ -97,7 +102,8 @@ class InSyncChecks:
         self.moves += 1
         if key in self.forgiven:
             return
-        self.committed[key] = max(self.committed.get(key, 0), offset)
+        by_epoch = self.committed.setdefault(key, {})
+        by_epoch[leader.epoch] = max(by_epoch.get(leader.epoch, 0), offset)
         for other in self._in_sync(cluster, node, partition):
             moves = f"{partition} is committed up to {offset} in leader epoch {leader.epoch}"
             hold(other.leader_epoch >= leader.epoch, f"{moves}, and {other.who}, in sync, is in {other.leader_epoch}")
@@ -107,8 +113,8 @@ class InSyncChecks:
         """The others that are in sync with a leader, as far as it knows, or as the metadata says; in their lives of now."""
         leader, key = partition.leader, (partition.topic_id, partition.index)
         newest = newest_image(cluster)
-        state = state_of(newest, key)
-        told = state.isr if state is not None and state.leader_epoch == leader.epoch else ()
+        state = state_for(newest, partition)
+        told = () if state is None else state.isr
         for other in replicas_of(cluster, key):
             if other.node is node or other.log.damage is not None:
                 continue
@@ -141,10 +147,10 @@ class InSyncChecks:
         newest = newest_image(cluster)
         for _, led in all_led(cluster):
             key = (led.topic_id, led.index)
-            state = state_of(newest, key)
-            if newest is None or state is None or state.leader_epoch != led.leader_epoch or key in self.forgiven:
+            state = state_for(newest, led)
+            if newest is None or state is None or key in self.forgiven:
                 continue
-            committed = self.committed.get(key, 0)
+            committed = max((end for epoch, end in self.committed.get(key, {}).items() if epoch <= led.leader_epoch), default=0)
             for other in replicas_of(cluster, key):
                 is_in_sync = other.node.node_id in state.isr and is_in_this_life(newest, other)
                 if not is_in_sync or other.leader_epoch != led.leader_epoch or other.log.damage is not None:
