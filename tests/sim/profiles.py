@@ -29,6 +29,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "rot of files": {name: 2 * rate for name, rate in ROT_OF_FILES.items()} | {"kill": 1.0, "clean stop": 1.0},
     "bad disks": {name: 3 * rate for name, rate in BAD_DISKS.items()} | {"kill": 1.0, "clean stop": 1.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
+    "late news": {"slow links": 15.0, "connections lost": 2.0, "pause": 3.0},
     "replicas": FLAPPING | COMING_AND_GOING,
     "losses": {"slow links": 3.0, "pause": 2.0, "clean stop": 2.0, "power loss": 2.0, "power loss behind a cut": 6.0},
     "all": LINKS

@@ -7,8 +7,8 @@ Invariants that are checked
  2. It does not move while fewer are in the ISR than min.insync.replicas asks for.
  3. Who is proposed for an ISR is active, as far as the leader knows, and has all up to the high watermark and to the start of the
     leader's epoch.
- 4. Who is in the ISR, and alive, has all that was committed in this epoch and before. A broker that has come back without its tail is known by
-    its broker epoch, and is out of the ISR when the leader hears of that.
+ 4. Who is in the ISR, and alive, has all that was committed in this epoch and before. A broker that has come back without its
+    tail is known by its broker epoch, and is out of the ISR when the leader hears of that.
 """
 
 from collections.abc import Callable, Iterator

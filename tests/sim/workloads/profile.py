@@ -69,7 +69,16 @@ PROFILES: Final = {
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
         Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
-        Profile("elections", groups=0, electors=1, probers=1, sends_per_second=(3.0, 6.0), operation_seconds=6.0),
+        Profile(
+            "elections",
+            groups=0,
+            electors=2,
+            probers=1,
+            sends_per_second=(10.0,),
+            operation_seconds=6.0,
+            election_seconds=0.25,
+            node_settings={**NODE_SETTINGS, "replica.lag.time.max.ms": "500", "replica.fetch.wait.max.ms": "100"},
+        ),
         Profile("quiet", writers=2, groups=0, has_administrator=False, changes_voters=False, sends_per_second=(0.5, 1.0)),
         Profile(
             "snapshots", writers=2, readers=1, groups=0, operation_seconds=0.8, node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS
