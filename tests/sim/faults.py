@@ -55,6 +55,10 @@ class Slowness(NamedTuple):
     share: float
 
 
+BUSY: Final = Slowness(2.0, 0.0)
+BUSY_SECONDS: Final = (1.0, 5.0)  # until the power goes
+
+
 class Faults:
     def __init__(self, cluster: SimCluster, rates: Mapping[str, float]) -> None:
         """`rates` are faults per minute, by their names."""
@@ -334,6 +338,30 @@ def lose_power_at_a_write(faults: Faults) -> Ending | None:
     return trap(faults, member, lambda: member.lose_power(manner))
 
 
+def lose_power_when_busy(faults: Faults) -> Ending | None:
+    """The disk is busy, and syncs take long: when the power goes, much is written that is not synced, in many files."""
+    member = faults.pick_up()
+    if member is None:
+        return None
+    faults.lossy = member
+    faults.slow[member] = BUSY
+    manner, is_over = faults.chance.choice(MANNERS), False
+
+    def lose() -> None:
+        if not is_over:
+            faults.slow.pop(member, None)
+            member.lose_power(manner)
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        faults.slow.pop(member, None)
+        start(member)
+
+    faults.cluster.world.after(faults.chance.uniform(*BUSY_SECONDS), lose)
+    return end
+
+
 def trap(faults: Faults, member: SimNode, spring: Callable[[], None]) -> Ending:
     faults.traps[member] = (faults.chance.randrange(TRAP_OPERATIONS_MAX), spring)
 
@@ -473,6 +501,7 @@ KINDS: Final[dict[str, Kind]] = {
     "power loss at a write": Kind(lose_power_at_a_write, 2, 10, is_lossy=True),
     "crash loop": Kind(crash_loop, 3, 15, is_unclean=True),
     "power loss behind a cut": Kind(lose_power_behind_a_cut, 6, 15, is_lossy=True),
+    "power loss of a busy disk": Kind(lose_power_when_busy, 6, 15, is_lossy=True),
     "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15, is_unclean=True),
     "disk full": Kind(fill_disk, 1, 20),
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
@@ -481,8 +510,8 @@ KINDS: Final[dict[str, Kind]] = {
     "rot": Kind(rot.rot, 0, 0, is_lossy=True),
     "rot at a start": Kind(rot.rot_at_a_start, 0.1, 5, is_lossy=True),
     "wrong reads": Kind(rot.wrong_reads, 1, 20, is_lossy=True),
-    "rot of an index": Kind(rot.rot_of_an_index, 0.1, 5, is_unclean=True),
-    "rot of a snapshot": Kind(rot.rot_of_a_snapshot, 0.1, 5, is_unclean=True),
+    "rot of indexes": Kind(rot.rot_of_indexes, 0.1, 5, is_unclean=True),
+    "rot of snapshots": Kind(rot.rot_of_snapshots, 0.1, 5, is_unclean=True),
     "rot of a checkpoint": Kind(rot.rot_of_a_checkpoint, 0.1, 5, is_lossy=True),
     "rot of the metadata": Kind(rot.rot_of_the_metadata, 2, 10, is_unclean=True),
     "disk replaced": Kind(rot.replace_disk, 0.5, 10, is_lossy=True),

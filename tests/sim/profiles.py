@@ -6,10 +6,10 @@ from tests.sim.faults import KINDS
 
 LINKS: Final = {"slow links": 1.0, "connections lost": 1.0, "link cut one way": 1.5, "node cut off": 1.0, "network split": 0.5}
 PROCESSES: Final = {"kill": 1.5, "kill of all": 0.2, "kill at a write": 0.7, "pause": 1.0, "clean stop": 0.7}
-POWER: Final = {"power loss": 1.0, "power loss at a write": 0.7, "power loss, all kept": 0.5}
+POWER: Final = {"power loss": 1.0, "power loss at a write": 0.7, "power loss of a busy disk": 0.3, "power loss, all kept": 0.5}
 DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold disk": 1.0}
 ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
-ROT_OF_FILES: Final = {"rot of an index": 1.0, "rot of a snapshot": 0.5, "rot of a checkpoint": 2.0, "rot of the metadata": 1.0}
+ROT_OF_FILES: Final = {"rot of indexes": 1.0, "rot of snapshots": 0.5, "rot of a checkpoint": 2.0, "rot of the metadata": 1.0}
 BAD_DISKS: Final = {"wrong reads": 1.0, "disk replaced": 1.0}
 CLOCKS: Final = {"clock jump": 1.0}
 FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
@@ -24,7 +24,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "failed syncs": {"failed sync": 8.0},
     "full disks": {"disk full": 6.0},
     "slow disks": {"slow disk": 8.0, "cold disk": 2.0},
-    "slow disks, power": {"slow disk": 8.0, "power loss": 2.0, "power loss at a write": 8.0},
+    "busy disks": {"power loss of a busy disk": 8.0},
     "rot": {name: 3 * rate for name, rate in ROT.items()} | {"kill": 1.0, "clean stop": 1.0},
     "rot of files": {name: 2 * rate for name, rate in ROT_OF_FILES.items()} | {"kill": 1.0, "clean stop": 1.0},
     "bad disks": {name: 3 * rate for name, rate in BAD_DISKS.items()} | {"kill": 1.0, "clean stop": 1.0},

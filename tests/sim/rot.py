@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, LEADER_EPOCHS)
 INDEXES: Final = (".index", ".timeindex", ".txnindex")
+REBUILT_SHARE: Final = 0.7  # of files that can be made again: many may be lost at once
 UNREADABLE_BIT: Final = 7  # which no character of a text file has
 
 Ending = Callable[[], None]
@@ -68,13 +69,13 @@ def rot_at_a_start(faults: "Faults") -> Ending | None:
     return lambda: member.start_soon(0)
 
 
-def rot_of_an_index(faults: "Faults") -> Ending | None:
-    return rot_while_down(faults, lambda path: path.endswith(INDEXES))
+def rot_of_indexes(faults: "Faults") -> Ending | None:
+    return rot_while_down(faults, lambda path: path.endswith(INDEXES), share=REBUILT_SHARE)
 
 
-def rot_of_a_snapshot(faults: "Faults") -> Ending | None:
+def rot_of_snapshots(faults: "Faults") -> Ending | None:
     """Of producers."""
-    return rot_while_down(faults, lambda path: path.endswith(".snapshot"))
+    return rot_while_down(faults, lambda path: path.endswith(".snapshot"), share=REBUILT_SHARE)
 
 
 def rot_of_a_checkpoint(faults: "Faults") -> Ending | None:
@@ -82,9 +83,9 @@ def rot_of_a_checkpoint(faults: "Faults") -> Ending | None:
 
 
 def rot_while_down(
-    faults: "Faults", concerns: Callable[[str], bool], bit: int | None = None, *, is_lossy: bool = False
+    faults: "Faults", concerns: Callable[[str], bool], bit: int | None = None, *, share: float = 0.0, is_lossy: bool = False
 ) -> Ending | None:
-    """A node is killed, and a bit has flipped in some file when it comes back."""
+    """A node is killed, and a bit has flipped in some file when it comes back, or in each of a share of them."""
     member = faults.pick_up()
     files = [] if member is None else member.disks.paths(concerns)
     if member is None or not files:
@@ -92,7 +93,8 @@ def rot_while_down(
     if is_lossy:
         faults.lossy = member
     member.kill()
-    member.disks.flip_bit(faults.chance.choice(files), faults.chance, bit)
+    for path in faults.chance.sample(files, max(int(share * len(files)), 1)):
+        member.disks.flip_bit(path, faults.chance, bit)
     return lambda: member.start_soon(0)
 
 

@@ -41,6 +41,9 @@ SNAPSHOT_SETTINGS: Final = {  # the metadata log is cut behind snapshots again a
     "metadata.max.retention.bytes": "6000",
 }
 
+ROLL_SETTINGS: Final = {"log.roll.ms": "1000"}  # many small segments, of which some wait for their sync
+FLUSH_SETTINGS: Final = {"log.flush.interval.messages": "1"}  # everything is synced at once, also what is not committed
+
 
 class Profile(msgspec.Struct, frozen=True):
     name: str
@@ -83,6 +86,8 @@ PROFILES: Final = {
         Profile(
             "snapshots", writers=2, readers=1, groups=0, operation_seconds=0.8, node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS
         ),
+        Profile("flushing", writers=5, groups=0, node_settings=NODE_SETTINGS | FLUSH_SETTINGS),
+        Profile("rolling", writers=5, groups=0, sends_per_second=(6.0,), node_settings=NODE_SETTINGS | ROLL_SETTINGS),
         Profile("unclean", groups=1, allows_unclean=True),
     )
 }
