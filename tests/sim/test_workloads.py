@@ -18,6 +18,8 @@ SECONDS = 25.0
         ("groups", ["acknowledged", "members, leave"]),
         ("administration", ["create", "delete", "settings", "partitions", "moves", "records deleted"]),
         ("elections", ["acknowledged", "elections", "moves", "epochs probed"]),
+        ("flapping", ["acknowledged", "elections"]),
+        ("quiet", ["acknowledged", "records by readers"]),
         ("calm", ["acknowledged", "records by readers", "records in the end"]),
         ("unclean", ["acknowledged", "records in the end"]),
     ],

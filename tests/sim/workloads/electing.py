@@ -9,6 +9,7 @@ from tests.sim.clients.program import Place, Program
 from tests.sim.workloads.stage import Stage
 
 BACK_AGAIN: Final = 0.6  # of elections
+PAUSES_SECONDS: Final = (0.0, 0.0, 0.3)  # before one: none has heard of the last, or some have, and have written by it
 
 
 async def elect(program: Program, stage: Stage) -> None:
@@ -36,5 +37,6 @@ async def swap(program: Program, stage: Stage, administrator: Administrator) -> 
     if chosen and chance.random() < BACK_AGAIN:
         chosen.append(led.leader)
     for first in chosen:
+        await stage.pause(chance.choice(PAUSES_SECONDS))
         await administrator.reassign(place, [first, *(broker for broker in led.replicas if broker != first)])
         await administrator.elect(place)

@@ -59,7 +59,7 @@ class Profile(msgspec.Struct, frozen=True):
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
-    election_seconds: float = 0.5  # between two of an elector
+    election_seconds: float = 0.25  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
 
@@ -72,14 +72,13 @@ PROFILES: Final = {
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
         Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
+        Profile("elections", groups=0, electors=2, probers=1, sends_per_second=(10.0,), operation_seconds=6.0),
         Profile(
-            "elections",
+            "flapping",  # replicas leave their ISR and come back all the time
             groups=0,
             electors=2,
-            probers=1,
             sends_per_second=(10.0,),
             operation_seconds=6.0,
-            election_seconds=0.25,
             node_settings={**NODE_SETTINGS, "replica.lag.time.max.ms": "500", "replica.fetch.wait.max.ms": "100"},
         ),
         Profile("quiet", writers=2, groups=0, has_administrator=False, changes_voters=False, sends_per_second=(0.5, 1.0)),
