@@ -13,10 +13,12 @@ from odradek.core.metadata.features import UnsupportedFeature
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
+from odradek.core.raft.effects import QuorumBroken
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.names import FileKind
 from odradek.node.format import format_folder
-from odradek.node.metadata_log import MetadataLogConfig, MetadataLost, write_snapshot
+from odradek.node.metadata_log import MetadataLog, MetadataLogConfig, MetadataLost, write_snapshot
 from odradek.node.quorum import Quorum, QuorumError
 from odradek.node.quorum_config import QuorumConfig
 from odradek.wire.errors import ErrorCode, Refused
@@ -397,6 +399,39 @@ def test_a_snapshot_that_is_ahead_of_the_log_takes_its_place() -> None:
         write_snapshot(disk, LOG, SnapshotId(1000, 5), batches)
         again = await started(disk, FOLDER)
         assert (again.quorum.epoch, again.quorum.log.start_offset, list(again.quorum.image.topics)) == (6, 1000, ["topic-7"])
+        assert again.quorum.metadata_log.snapshots == [SnapshotId(1000, 5)]  # or the log would never be let go of again
+
+    run(story())
+
+
+def test_what_a_killed_process_has_left_in_memory_is_synced_by_the_next_before_anybody_is_told() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        end_offset = host.quorum.append([topic(1)])
+        unsynced = host.quorum.log.active.path(FileKind.LOG)
+        assert disk.medium.node(unsynced).unsynced
+        disk.rename(f"{LOG}/quorum-state", f"{LOG}/quorum-state.tmp")
+        disk.rename(f"{LOG}/quorum-state.tmp", f"{LOG}/quorum-state")  # as if it had been written anew
+        opened = MetadataLog(disk, FOLDER, CONFIG.log, 1)
+        assert opened.end_offset == end_offset + 1
+        assert not disk.medium.node(unsynced).unsynced
+        assert not disk.medium.folder(LOG).unsynced
+
+    run(story())
+
+
+def test_an_offset_within_a_batch_is_never_committed() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        last = host.quorum.append([topic(1), topic(2)])
+        await host.quorum.commit(last)
+        host.quorum.applied_offset = last - 1
+        with pytest.raises(QuorumBroken, match=f"committed up to {last}, and {LOG} has no batch that ends there"):
+            host.quorum._apply(last)
 
     run(story())
 

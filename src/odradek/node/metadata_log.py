@@ -108,8 +108,19 @@ class MetadataLog:
             recovery_point=self.loaded[0].offset if self.loaded else 0,
         )
         self._check_complete(now_ms)
+        if self.loaded and self.loaded[0].offset == self.log.start_offset:
+            self._drop_before(self.loaded[0])  # a crash came in between
         for name in self._names(PART, DELETED):
             disk.remove(f"{self.folder}/{name}")
+        self._sync(now_ms)
+
+    def _sync(self, now_ms: int) -> None:
+        """What a process that was killed has left may be in memory only: from now on others are told of it, and of the vote."""
+        flush = self.log.start_flush()
+        flush.run()
+        with suppress(DiskFull):  # of small files, as always
+            self.log.finish_flush(flush, now_ms)
+        self.disk.sync_folder(self.folder)
 
     def _names(self, *endings: str) -> list[str]:
         parsed = ((name, parse_snapshot_name(name)) for name, _ in self.disk.names(self.folder))
@@ -217,6 +228,14 @@ class MetadataLog:
         """The log goes on behind a snapshot, which stands for all that was before."""
         self.snapshots = sorted({*self.snapshots, snapshot})
         self.log.reset_to(snapshot.offset, now_ms)
+        self._drop_before(snapshot)
+
+    def _drop_before(self, start: SnapshotId) -> None:
+        """Snapshots that end before the log begins are of no use; they would stand in the way of letting go of later ones."""
+        for snapshot in [found for found in self.snapshots if found < start]:
+            self.disk.remove(f"{self.folder}/{snapshot.name}")
+            self.snapshots.remove(snapshot)
+            self.unsound.pop(snapshot, None)
 
     def entries(self, offset: int) -> Iterator[Entries]:
         """What the log holds from an offset on."""

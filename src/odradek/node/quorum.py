@@ -454,12 +454,19 @@ class Quorum:
                 records = list(enumerate(batch.records, start=batch.base_offset))
                 self._replayed(records, batch.next_offset - 1, self.machine.epoch, batch.timestamp_ms, batch.size)
                 continue
-            for entries in self.metadata_log.entries(self.applied_offset):
+            before = self.applied_offset
+            for entries in self.metadata_log.entries(before):
                 if entries.header.last_offset >= offset or self._appended_begins_at(entries):
                     break
                 header = entries.header
                 records = [] if entries.is_control else entries.records
                 self._replayed(records, header.last_offset, header.leader_epoch, header.max_timestamp, header.size)
+            if self.applied_offset == before:
+                raise QuorumBroken(
+                    f"node {self.leader.leader_id} says that metadata is committed up to {offset}, and "
+                    f"{self.metadata_log.folder} has no batch that ends there after {before}: one of the two folders is not of "
+                    "this cluster or was set back; format the folder of the node that is wrong, and let it join anew"
+                )
 
     def _appended_begins_at(self, entries: Entries) -> bool:
         return bool(self._appended) and self._appended[0].base_offset == entries.header.base_offset

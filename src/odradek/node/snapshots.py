@@ -47,13 +47,14 @@ class Snapshots:
             self.task.add_done_callback(ended)
 
     async def _take_and_clean(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             await self.take()
             self._clean()
         except DiskFull:  # the next one may find room
             self.bytes_since = 0
         finally:
-            self._made_s = asyncio.get_running_loop().time()
+            self._made_s = loop.time()
             self.task = None
 
     async def take(self) -> SnapshotId | None:
