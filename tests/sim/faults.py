@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tests.log.disk import SYNCS
 from tests.log.medium import Manner
-from tests.sim import rot
+from tests.sim import rot, voting
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.loop import SimLoop
 
@@ -59,6 +59,14 @@ BUSY: Final = Slowness(2.0, 0.0)
 BUSY_SECONDS: Final = (1.0, 5.0)  # until the power goes
 
 
+class Trap(NamedTuple):
+    """What happens after so many operations of a node's disks, on paths with this part."""
+
+    left: int
+    spring: Callable[[], None]
+    part: str
+
+
 class Faults:
     def __init__(self, cluster: SimCluster, rates: Mapping[str, float]) -> None:
         """`rates` are faults per minute, by their names."""
@@ -72,7 +80,7 @@ class Faults:
         self.lossy: SimNode | None = None  # the node that may have lost something
         self.losing: int | None = None  # the lossy fault that goes on
         self.slow: dict[SimNode, Slowness] = {}
-        self.traps: dict[SimNode, tuple[int, Callable[[], None]]] = {}  # after so many operations of its disks, what happens
+        self.traps: dict[SimNode, Trap] = {}
         self._count = 0
         cluster.disk_cost = self._disk_cost
         cluster.thread_seconds = self._thread_seconds
@@ -167,6 +175,32 @@ class Faults:
             self.lossy = None
         self.cluster.world.after(LOOK_SECONDS, self._look)
 
+    # -- what several kinds have in common
+
+    def part(self, some: list[str], others: list[str]) -> Ending:
+        """Cuts all links between hosts of the one and of the other."""
+        network = self.cluster.network
+        links = [link for one in some for other in others for link in ((one, other), (other, one))]
+        for link in links:
+            network.cut(*link)
+
+        def end() -> None:
+            for link in links:
+                network.heal(*link)
+
+        return end
+
+    def trap(
+        self, member: SimNode, spring: Callable[[], None], operations_max: int = TRAP_OPERATIONS_MAX, part: str = ""
+    ) -> Ending:
+        self.traps[member] = Trap(self.chance.randrange(operations_max), spring, part)
+
+        def end() -> None:
+            self.traps.pop(member, None)
+            start(member)
+
+        return end
+
     # -- disks
 
     def _thread_seconds(self, member: SimNode) -> float:
@@ -174,14 +208,13 @@ class Faults:
         return self.chance.random() * (self.slow[member].seconds_max if member in self.slow else SYNC_SECONDS_MAX)
 
     def _disk_cost(self, member: SimNode, loop: SimLoop, kind: str, path: str, size: int) -> None:
-        del path, size
-        if member in self.traps:
-            left, spring = self.traps.pop(member)
-            if left:
-                self.traps[member] = (left - 1, spring)
-            else:
-                spring()
+        del size
+        if member in self.traps and self.traps[member].part in path:
+            trap = self.traps.pop(member)
+            if not trap.left:
+                trap.spring()
                 return
+            self.traps[member] = trap._replace(left=trap.left - 1)
         is_sync, slow = kind in SYNCS, self.slow.get(member)
         if loop.is_threaded:
             return  # it has taken its time already
@@ -236,9 +269,7 @@ def isolate(faults: Faults) -> Ending:
     here = faults.pick().host
     nodes = {member.host for member in faults.cluster.members.values()}
     is_from_all = faults.chance.random() < 0.5
-    return part(
-        faults, [here], [name for name in faults.cluster.network.hosts if name != here and (is_from_all or name in nodes)]
-    )
+    return faults.part([here], [name for name in faults.cluster.network.hosts if name != here and (is_from_all or name in nodes)])
 
 
 def split(faults: Faults) -> Ending | None:
@@ -248,20 +279,7 @@ def split(faults: Faults) -> Ending | None:
         return None
     faults.chance.shuffle(names)
     at = faults.chance.randint(1, len(names) - 1)
-    return part(faults, names[:at], names[at:])
-
-
-def part(faults: Faults, some: list[str], others: list[str]) -> Ending:
-    network = faults.cluster.network
-    links = [link for one in some for other in others for link in ((one, other), (other, one))]
-    for link in links:
-        network.cut(*link)
-
-    def end() -> None:
-        for link in links:
-            network.heal(*link)
-
-    return end
+    return faults.part(names[:at], names[at:])
 
 
 # -- processes and machines
@@ -326,7 +344,7 @@ def kill_at_a_write(faults: Faults) -> Ending | None:
     member = faults.pick_up()
     if member is None:
         return None
-    return trap(faults, member, member.kill)
+    return faults.trap(member, member.kill)
 
 
 def lose_power_at_a_write(faults: Faults) -> Ending | None:
@@ -335,7 +353,7 @@ def lose_power_at_a_write(faults: Faults) -> Ending | None:
         return None
     faults.lossy = member
     manner = faults.chance.choice(MANNERS)
-    return trap(faults, member, lambda: member.lose_power(manner))
+    return faults.trap(member, lambda: member.lose_power(manner))
 
 
 def lose_power_when_busy(faults: Faults) -> Ending | None:
@@ -359,16 +377,6 @@ def lose_power_when_busy(faults: Faults) -> Ending | None:
         start(member)
 
     faults.cluster.world.after(faults.chance.uniform(*BUSY_SECONDS), lose)
-    return end
-
-
-def trap(faults: Faults, member: SimNode, spring: Callable[[], None]) -> Ending:
-    faults.traps[member] = (faults.chance.randrange(TRAP_OPERATIONS_MAX), spring)
-
-    def end() -> None:
-        faults.traps.pop(member, None)
-        start(member)
-
     return end
 
 
@@ -470,6 +478,18 @@ def slow_disk(faults: Faults) -> Ending:
     return end
 
 
+def slow_disks(faults: Faults) -> Ending:
+    """About half of them, and not so slow that no election can be won: it takes several syncs."""
+    members = [member for member in faults.cluster.members.values() if faults.chance.random() < 0.5]
+    faults.slow.update(dict.fromkeys(members, Slowness(faults.chance.choice((0.05, 0.3)), 0.05)))
+
+    def end() -> None:
+        for member in members:
+            faults.slow.pop(member, None)
+
+    return end
+
+
 def cold_disk(faults: Faults) -> Ending:
     """Nothing is in memory any more."""
     faults.pick().disks.chill()
@@ -492,6 +512,8 @@ KINDS: Final[dict[str, Kind]] = {
     "link cut one way": Kind(cut_one_way, 1, 20),
     "node cut off": Kind(isolate, 1, 25),
     "network split": Kind(split, 1, 20),
+    "leader cut off": Kind(voting.isolate_leader, 0.5, 6),
+    "nodes far apart": Kind(voting.slow_nodes, 2, 15),
     "kill": Kind(kill, 0.01, 15, is_unclean=True),
     "kill of all": Kind(kill_all, 0.1, 5, is_unclean=True),
     "pause": Kind(pause, 0.05, 15),
@@ -502,10 +524,14 @@ KINDS: Final[dict[str, Kind]] = {
     "crash loop": Kind(crash_loop, 3, 15, is_unclean=True),
     "power loss behind a cut": Kind(lose_power_behind_a_cut, 6, 15, is_lossy=True),
     "power loss of a busy disk": Kind(lose_power_when_busy, 6, 15, is_lossy=True),
+    "kill at metadata": Kind(voting.kill_at_metadata, 2, 10, is_unclean=True),
+    "kill after a vote": Kind(voting.kill_after_a_vote, 5, 20, is_unclean=True),
+    "power loss at metadata": Kind(voting.lose_power_at_metadata, 2, 10, is_lossy=True),
     "power loss, all kept": Kind(lose_power_nothing_lost, 0.5, 15, is_unclean=True),
     "disk full": Kind(fill_disk, 1, 20),
     "failed sync": Kind(fail_sync, 1, 10, is_lossy=True),
     "slow disk": Kind(slow_disk, 1, 20),
+    "slow disks": Kind(slow_disks, 1, 10),
     "cold disk": Kind(cold_disk, 0, 0),
     "rot": Kind(rot.rot, 0, 0, is_lossy=True),
     "rot at a start": Kind(rot.rot_at_a_start, 0.1, 5, is_lossy=True),

@@ -153,6 +153,7 @@ class SimSocket:
             raise BlockingIOError(errno.EAGAIN, "no room to send")
         sent = bytes(memoryview(data)[:room])
         if sent:
+            self.network.on_send(self, sent)
             out = self.out
             out.under_way_bytes += len(sent)
             out.send(lambda: out.target.received(sent), len(sent))
@@ -256,6 +257,7 @@ class Network:
         self.cuts: dict[Link, None] = {}
         self.waiting: list[Direction] = []  # with something that cannot get through
         self.delays_s: dict[Link, float] = {}  # of slow links, at most
+        self.on_send: Callable[[SimSocket, bytes], None] = lambda *_: None  # told of all that leaves, in that moment
         self._number = FIRST_NUMBER
 
     def next_number(self) -> int:

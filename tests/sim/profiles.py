@@ -11,6 +11,7 @@ DISKS: Final = {"disk full": 0.7, "failed sync": 0.7, "slow disk": 1.0, "cold di
 ROT: Final = {"rot": 2.0, "rot at a start": 1.0}
 ROT_OF_FILES: Final = {"rot of indexes": 1.0, "rot of snapshots": 0.5, "rot of a checkpoint": 2.0, "rot of the metadata": 1.0}
 BAD_DISKS: Final = {"wrong reads": 1.0, "disk replaced": 1.0}
+QUORUM: Final = {"leader cut off": 1.0, "nodes far apart": 0.7, "kill after a vote": 0.7, "kill at metadata": 0.5}
 CLOCKS: Final = {"clock jump": 1.0}
 FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
 COMING_AND_GOING: Final = {"kill": 2.0, "kill of all": 0.7, "crash loop": 2.0, "clean stop": 2.0}  # while news of it is late
@@ -28,6 +29,10 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "rot": {name: 3 * rate for name, rate in ROT.items()} | {"kill": 1.0, "clean stop": 1.0},
     "rot of files": {name: 2 * rate for name, rate in ROT_OF_FILES.items()} | {"kill": 1.0, "clean stop": 1.0},
     "bad disks": {name: 3 * rate for name, rate in BAD_DISKS.items()} | {"kill": 1.0, "clean stop": 1.0},
+    "elections": {name: 6 * rate for name, rate in QUORUM.items()}
+    | {"kill": 2.0, "pause": 1.0, "node cut off": 2.0, "link cut one way": 2.0, "slow disks": 2.0, "connections lost": 1.0},
+    "metadata": {"kill at metadata": 8.0, "kill": 2.0, "node cut off": 4.0, "leader cut off": 2.0},
+    "power at metadata": {"power loss at metadata": 8.0, "power loss": 2.0, "leader cut off": 4.0, "slow disks": 2.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
     "late news": {"slow links": 15.0, "connections lost": 2.0, "pause": 3.0},
     "replicas": FLAPPING | COMING_AND_GOING,

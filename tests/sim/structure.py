@@ -19,7 +19,9 @@ from tests.sim.structural.findings import hold
 from tests.sim.structural.groups import check_groups
 from tests.sim.structural.pace import PaceChecks
 from tests.sim.structural.partitions import PartitionChecks
+from tests.sim.structural.promises import PromiseChecks
 from tests.sim.structural.quorum import QuorumChecks
+from tests.sim.structural.voters import VoterChecks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
@@ -32,6 +34,8 @@ class Structure:
         self.partitions = PartitionChecks()
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
         self.authority = AuthorityChecks()
+        self.promises = PromiseChecks(cluster)
+        self.voters = VoterChecks()
         self.durable = DurableChecks()
         self.pace = PaceChecks()
         self.checks = 0
@@ -61,6 +65,8 @@ class Structure:
         """What the live nodes hold."""
         self.quorum.check(self.cluster)
         self.authority.check(self.cluster)
+        self.promises.check()
+        self.voters.check(self.cluster)
         self.partitions.check(self.cluster)
         self.durable.check(self.cluster)
         self.checks += 1

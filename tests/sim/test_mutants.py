@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from odradek.log.disk import RealDisk
+from odradek.log.folder import METADATA_LOG
 from odradek.node.machine import Machine
 from tests.sim.faults import KINDS, Slowness
 from tests.sim.hunt import MUTANTS, Found, hunt
@@ -85,11 +86,11 @@ def run_with_every_fault() -> None:
             world.after(FAULT_SECONDS, come)
 
     def fail_a_sync_and_fill_a_disk() -> None:
-        members[1].disks.fail(("sync",), times=1)
+        members[1].disks.fail(("sync",), lambda path: METADATA_LOG not in path, times=1)
         members[2].disks.fill(members[2].disks.folders[0])
 
     world.after(FIRST_FAULT_SECONDS, come)
-    world.after(SECONDS / 2, fail_a_sync_and_fill_a_disk)
+    world.after(FIRST_FAULT_SECONDS / 2, fail_a_sync_and_fill_a_disk)
     whole.whole()
 
 

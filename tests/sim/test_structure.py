@@ -9,18 +9,20 @@ import pytest
 from odradek.core.metadata.topics import RECOVERING
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
 from odradek.core.raft.election import QUORUM_STATE, Election
+from odradek.core.raft.voters import VoterSet
 from odradek.log.log import Log
 from odradek.log.names import FileKind
 from odradek.node.groups import Shard
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from odradek.wire.messages import FeatureLevelRecord, PartitionChangeRecord
-from tests.log.medium import Medium
+from tests.log.medium import Medium, Write
 from tests.sim.cluster import SimCluster
 from tests.sim.steady import Client, steady_cluster, tell
 from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import Violated
 from tests.sim.structural.groups import check_groups
+from tests.sim.structural.promises import metadata_folder
 from tests.sim.structure import Structure, unsettled
 
 
@@ -290,7 +292,9 @@ def other_snapshot(broken: Broken) -> None:
     records = [(FeatureLevelRecord(name="metadata.version", feature_level=25), 0)]
     batches = encode_snapshot(records, epoch=image.epoch, now_ms=0, timestamp_ms=0)
     disk = broken.cluster.members[node.node_id].disks.new_disk()
-    disk.open(f"{node.quorum.metadata_log.folder}/{snapshot.name}", create=True).append(list(batches))
+    file = disk.open(f"{node.quorum.metadata_log.folder}/{snapshot.name}", create=True)
+    file.append(list(batches))
+    file.sync()
     node.quorum.metadata_log.snapshots.append(snapshot)
 
 
@@ -322,7 +326,54 @@ def deaf_leader(broken: Broken) -> None:
     broken.cluster.world.now_s += 20
 
 
+def leader_that_does_not_vote(broken: Broken) -> None:
+    leader = broken.leader().quorum
+    others = VoterSet(tuple(voter for voter in leader.voters.voters if voter.id != leader.config.node_id))
+    leader.machine._quorum.history.note(leader.committed_offset - 1, others.to_record())
+
+
+def two_changes_of_voters(broken: Broken) -> None:
+    leader = broken.leader().quorum
+    for at in range(2):
+        leader.machine._quorum.history.note(leader.end_offset + at, leader.voters.to_record())
+
+
+def voter_that_never_fetched(broken: Broken) -> None:
+    leader = broken.leader().quorum
+    history, voters = leader.machine._quorum.history, leader.voters
+    history._voters.rows = [(0, VoterSet(voters.voters[:2])), (leader.committed_offset - 1, voters)]
+    added = broken.cluster.members[voters.voters[2].id]
+    names = added.disks.medium.folder(metadata_folder(added)).durable
+    for name in [name for name in names if name.endswith(".log")]:
+        del names[name]
+    broken.structure.quorum._synced_offset = broken.structure.quorum.committed.end_offset
+
+
+def controller_of_another_mind(broken: Broken) -> None:
+    controller = broken.leader().controller.controller
+    assert controller is not None
+    controller.image.features["kraft.version"] = 9
+
+
+def snapshot_that_was_not_synced(broken: Broken) -> None:
+    other_snapshot(broken)
+    node = broken.others()[0]
+    name = node.quorum.metadata_log.snapshots[-1].name
+    broken.medium(node).node(f"{node.quorum.metadata_log.folder}/{name}").unsynced.append(Write(0, b""))
+
+
+def start_without_a_snapshot(broken: Broken) -> None:
+    node = broken.others()[0]
+    node.quorum.log.start_offset = node.quorum.log.high_watermark
+
+
 QUORUM: dict[str, Callable[[Broken], None]] = {
+    "and is none of the voters": leader_that_does_not_vote,
+    "changes the voters at": two_changes_of_voters,
+    "a voter, whose metadata ends at 0": voter_that_never_fetched,
+    "thinks other than the log": controller_of_another_mind,
+    "the snapshot .* is not synced": snapshot_that_was_not_synced,
+    "there is no snapshot there": start_without_a_snapshot,
     "lead epoch": led_twice,
     "has a controller, and does not lead": controller_without_a_quorum,
     "the epoch of node . goes back": epoch_goes_back,

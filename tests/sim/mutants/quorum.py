@@ -6,25 +6,26 @@ snapshots.py, controller.py): syncs, temporary files, what is rolled back.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.raft import states
 from odradek.core.raft.batches import CorruptSnapshot, Snapshot, SnapshotId
 from odradek.core.raft.changing import Changing, Refusal
-from odradek.core.raft.effects import HighWatermark, Persist
+from odradek.core.raft.effects import Append, Effect, HighWatermark, Persist
 from odradek.core.raft.electing import Electing
 from odradek.core.raft.election import QUORUM_STATE, Election
-from odradek.core.raft.following import Following
 from odradek.core.raft.leading import Leading
 from odradek.core.raft.machine import Raft
 from odradek.core.raft.quorum_state import QuorumState
 from odradek.core.raft.states import Candidate, Follower, Leader
-from odradek.core.raft.voters import ReplicaKey, Voter
+from odradek.core.raft.voters import ReplicaKey, Voter, VoterSet
 from odradek.log.disk import Disk, replace_file
 from odradek.node import metadata_log, snapshots
 from odradek.node.controller import ControllerHost
 from odradek.node.metadata_log import MetadataLog
+from odradek.node.quorum import Quorum
 from odradek.wire.errors import ErrorCode
 from tests.sim.mutants.mutant import Mutant, Patch
 
@@ -117,13 +118,15 @@ def own_epoch(patch: Patch) -> None:
 
 
 def synced_fetch(patch: Patch) -> None:
-    known = Following.is_busy
+    """What was appended counts as synced at once."""
+    known = Quorum._do
 
-    def is_busy(following: Following, state: Follower) -> bool:
-        following.quorum.synced_offset = following.quorum.log.end_offset
-        return known(following, state)
+    def do(quorum: Quorum, effect: Effect) -> None:
+        known(quorum, effect)
+        if isinstance(effect, Append):
+            quorum._input(partial(quorum.machine.synced, quorum.log.end_offset))
 
-    patch.setattr(Following, "is_busy", is_busy)
+    patch.setattr(Quorum, "_do", do)
 
 
 def parting_logs(patch: Patch) -> None:
@@ -179,7 +182,12 @@ def leaver_resigns(patch: Patch) -> None:
 
 
 def own_folder(patch: Patch) -> None:
+    def without(voters: VoterSet, key: ReplicaKey) -> VoterSet | None:
+        left = tuple(voter for voter in voters.voters if voter.id != key.id)
+        return VoterSet(left) if 0 < len(left) < len(voters.voters) else None
+
     patch.setattr(Voter, "matches", lambda voter, key: voter.id == key.id)
+    patch.setattr(VoterSet, "without", without)
 
 
 # -- what the host does
@@ -292,27 +300,27 @@ def rolled_back(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
-    Mutant("a node votes once in an epoch", one_vote, "links"),
-    Mutant("a vote goes to a log that is no shorter", longest_log, "links"),
+    Mutant("a node votes once in an epoch", one_vote, "elections", "quorum"),
+    Mutant("a vote goes to a log that is no shorter", longest_log, "elections", "quorum"),
     Mutant("there is a pre-vote before a vote", pre_vote, "links"),
-    Mutant("who hears from the leader refuses a pre-vote", loyal_follower, "links"),
+    Mutant("who hears from the leader refuses a pre-vote", loyal_follower, "elections", "quorum"),
     Mutant("a leader from which no majority fetches resigns", check_quorum, "links"),
-    Mutant("a vote is on disk before it is answered", vote_on_disk, "processes"),
-    Mutant("a vote is synced before it is answered", vote_synced, "power"),
+    Mutant("a vote is on disk before it is answered", vote_on_disk, "elections", "quorum"),
+    Mutant("a vote is synced before it is answered", vote_synced, "elections", "quorum"),
     Mutant("a node never leads an epoch again that it led before a start", new_epoch, "processes"),
-    Mutant("the leader counts itself up to its own sync", own_sync, "power"),
-    Mutant("what is of earlier epochs is committed with a record of the leader's own", own_epoch, "links"),
-    Mutant("the next fetch leaves when what was fetched is synced", synced_fetch, "power"),
-    Mutant("who fetches is told where the logs part", parting_logs, "links"),
-    Mutant("the high watermark never goes back", watermark, "links"),
-    Mutant("who is below the start of the log gets the snapshot", snapshot_for_late_followers, "processes", seconds=120.0),
-    Mutant("a snapshot is written to a temporary file", snapshot_beside, "processes", seconds=120.0),
-    Mutant("a snapshot is synced before it has its name", snapshot_synced, "power", seconds=120.0),
-    Mutant("the start of the log always has a snapshot", snapshot_at_the_start, "processes", seconds=120.0),
+    Mutant("the leader counts itself up to its own sync", own_sync, "elections", "quorum"),
+    Mutant("what is of earlier epochs is committed with a record of the leader's own", own_epoch, "elections", "quorum"),
+    Mutant("the next fetch leaves when what was fetched is synced", synced_fetch, "elections", "quorum"),
+    Mutant("who fetches is told where the logs part", parting_logs, "elections", "quorum"),
+    Mutant("the high watermark never goes back", watermark, "elections", "quorum"),
+    Mutant("who is below the start of the log gets the snapshot", snapshot_for_late_followers, "metadata", "quorum"),
+    Mutant("a snapshot is written to a temporary file", snapshot_beside, "metadata", "quorum"),
+    Mutant("a snapshot is synced before it has its name", snapshot_synced, "metadata", "quorum"),
+    Mutant("the start of the log always has a snapshot", snapshot_at_the_start, "metadata", "quorum"),
     Mutant("a corrupt snapshot erases nothing", corrupt_snapshot_erases_nothing, "rot of files", "snapshots"),
-    Mutant("voters change one at a time", one_change),
-    Mutant("who becomes a voter has caught up", caught_up),
-    Mutant("a leader that is no voter any more resigns", leaver_resigns),
-    Mutant("a voter is known by its folder", own_folder),
-    Mutant("what a controller decided ahead of the commit is gone with its leadership", rolled_back, "links"),
+    Mutant("voters change one at a time", one_change, "elections", "quorum"),
+    Mutant("who becomes a voter has caught up", caught_up, "elections", "quorum"),
+    Mutant("a leader that is no voter any more resigns", leaver_resigns, "elections", "quorum"),
+    Mutant("a voter is known by its folder", own_folder, "elections", "quorum"),
+    Mutant("what a controller decided ahead of the commit is gone with its leadership", rolled_back, "elections", "quorum"),
 )

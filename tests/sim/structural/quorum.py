@@ -4,7 +4,9 @@ Invariants that are checked
  1. An epoch has one leader, in one life of its process.
  2. A node votes once in an epoch, and its epoch never goes back, over all its lives.
  3. What is committed of the metadata log stands, byte for byte, on every node; nobody takes back what he knows to be committed.
- 4. The image of every node is what a replay of the committed log gives at its offset; so is every snapshot.
+ 4. The image of every node is what a replay of the committed log gives at its offset; so is every snapshot, and what a controller
+    has decided once all of it is committed. What has the name of a snapshot on a disk is whole, and synced; the start of a log
+    has one.
  5. A controller is where the quorum is led, and nowhere else.
  6. What is committed is synced on the disks of a majority of the voters, whether they are up or not.
 """
@@ -17,46 +19,28 @@ from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.metadata.topics import RECOVERING
 from odradek.core.partition.replica import TopicIdPartition
-from odradek.core.raft.batches import CorruptSnapshot, SnapshotId, decode_snapshot, read_batch
+from odradek.core.raft.batches import CorruptSnapshot, SnapshotId, decode_snapshot, parse_snapshot_name, read_batch
 from odradek.core.raft.election import NOBODY, QUORUM_STATE, Election
-from odradek.log.folder import METADATA_LOG
 from odradek.log.log import Log
 from odradek.node.node import Node
 from odradek.node.quorum import Quorum
-from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.log_records import encode_metadata_record
 from odradek.wire.message import Message
 from odradek.wire.messages import PartitionChangeRecord
 from tests.log.medium import Medium
 from tests.log.medium import Node as File
-from tests.sim.structural.findings import hold
+from tests.sim.structural.findings import Violated, hold
 from tests.sim.structural.logs import Batch, Committed, check_log
+from tests.sim.structural.promises import metadata_folder, synced_last
 
 if TYPE_CHECKING:
-    from tests.sim.cluster import SimCluster
+    from tests.sim.cluster import SimCluster, SimNode
 
 
 def digest(image: MetadataImage) -> bytes:
     """Of all that an image says; in which order it came to say it does not matter."""
     encoded = sorted(encode_metadata_record(record, version) for record, version in snapshot_records(image))
     return hashlib.blake2b(b"".join(encoded), digest_size=16).digest()
-
-
-def synced_end(medium: Medium, folder: str) -> int:
-    """Where a log would end after a loss of power that leaves nothing but what was synced."""
-    names = medium.folder(folder).durable
-    last = max((name for name in names if name.endswith(".log")), default=None)
-    if last is None:
-        return 0
-    file = names[last]
-    assert isinstance(file, File)
-    content, position, end = file.durable, 0, int(last.removesuffix(".log"))
-    while position + HEADER_SIZE <= len(content):
-        header = read_header(content, position)
-        position += header.size
-        if position <= len(content):
-            end = header.next_offset
-    return end
 
 
 class Reference:
@@ -103,7 +87,7 @@ class QuorumChecks:
         self.committed = Committed("the metadata log")
         self.reference = Reference(self._changed)
         self._synced_offset = -1
-        self._looked_at: dict[tuple[int, SnapshotId], None] = {}
+        self._looked_at: dict[tuple[int, int, str], None] = {}  # by node, life and name
 
     def _changed(self, record: PartitionChangeRecord) -> None:
         if record.leader_recovery_state == RECOVERING:
@@ -121,8 +105,9 @@ class QuorumChecks:
             self._check_log(node, life, quorum.log, medium)
         for _, node, quorum, _ in sorted(quorums, key=lambda found: found[2].image.offset):
             self._check_image(node, quorum)
-        for _, node, quorum, medium in quorums:
-            self._check_snapshots(node, quorum, medium)
+            self._check_start(node, quorum)
+        for member in cluster.members.values():
+            self._check_snapshots(member)
         self._check_synced(cluster, [quorum for _, _, quorum, _ in quorums])
 
     def _check_election(self, node: Node, life: int, quorum: Quorum, medium: Medium) -> None:
@@ -167,7 +152,7 @@ class QuorumChecks:
         ends = {}
         for number, _ in voters:
             member = cluster.members[number]
-            ends[number] = synced_end(member.disks.medium, f"{member.config.metadata_log_dir}/{METADATA_LOG}")
+            _, ends[number] = synced_last(member.disks.medium, metadata_folder(member))
         having = [number for number, end in ends.items() if end >= known]
         hold(len(having) > len(voters) // 2, f"metadata is committed up to {known}, and synced up to {ends}")
         self._synced_offset = known
@@ -177,25 +162,40 @@ class QuorumChecks:
         expected = self.reference.digest_at(image.offset)
         if expected is not None and image.transaction is None:
             hold(digest(image) == expected, f"the image of node {node.node_id} is not what the log says up to {image.offset}")
+        controller = node.controller.controller
+        if controller is not None and expected is not None and quorum.end_offset == image.offset + 1:
+            decided = f"the controller of node {node.node_id} thinks other than the log, which is committed up to {image.offset}"
+            hold(digest(controller.image) == expected, decided)
         hold(node.image is image, f"node {node.node_id} serves another image than that of its quorum")
 
-    def _check_snapshots(self, node: Node, quorum: Quorum, medium: Medium) -> None:
-        for snapshot in quorum.metadata_log.snapshots:
-            if (node.node_id, snapshot) in self._looked_at or snapshot in quorum.metadata_log.unsound:
+    def _check_snapshots(self, member: "SimNode") -> None:
+        """Those on its disk, whether it is up or not: what has the name of a snapshot is one, and is synced."""
+        medium, folder = member.disks.medium, metadata_folder(member)
+        for name, file in medium.folder(folder).names.items():
+            parsed, place = parse_snapshot_name(name), (member.number, member.life, name)
+            if not isinstance(file, File) or parsed is None or parsed[1] or file.is_rotten or place in self._looked_at:
                 continue
-            try:
-                file = medium.node(f"{quorum.metadata_log.folder}/{snapshot.name}")
-                records = [] if file.is_rotten else decode_snapshot(bytes(file.content)).records
-            except (FileNotFoundError, CorruptSnapshot) as error:
-                hold(False, f"the snapshot {snapshot.name} of node {node.node_id} cannot be read: {error}")
-            if file.is_rotten:
-                continue
-            self._looked_at[node.node_id, snapshot] = None
-            image = MetadataImage()
-            for record in records:
-                image.replay(record)
-            said = digest(image)
-            known = self.snapshots.setdefault(snapshot, said)
-            hold(known == said, f"the snapshot {snapshot.name} of node {node.node_id} is not that of others")
-            expected = self.reference.digest_at(snapshot.offset - 1)
-            hold(expected in (None, said), f"the snapshot {snapshot.name} of node {node.node_id} is not what the log says")
+            self._looked_at[place] = None
+            self._check_snapshot(f"the snapshot {name} of node {member.number}", parsed[0], file)
+
+    def _check_snapshot(self, what: str, snapshot: SnapshotId, file: File) -> None:
+        hold(not file.unsynced, f"{what} is not synced")
+        try:
+            records = decode_snapshot(bytes(file.content)).records
+        except CorruptSnapshot as error:
+            raise Violated(f"{what} cannot be read: {error}") from error
+        image = MetadataImage()
+        for record in records:
+            image.replay(record)
+        said = digest(image)
+        known = self.snapshots.setdefault(snapshot, said)
+        hold(known == said, f"{what} is not that of others")
+        expected = self.reference.digest_at(snapshot.offset - 1)
+        hold(expected in (None, said), f"{what} is not what the log says")
+
+    def _check_start(self, node: Node, quorum: Quorum) -> None:
+        start, snapshots = quorum.log.start_offset, quorum.metadata_log.snapshots
+        hold(
+            start == 0 or any(snapshot.offset >= start for snapshot in snapshots),
+            f"the metadata log of node {node.node_id} starts at {start}, and there is no snapshot there",
+        )

@@ -16,7 +16,6 @@ SET_UP_ATTEMPTS_MAX: Final = 100
 ATTEMPTS_MAX: Final = 3
 PARTITIONS_MAX: Final = 5
 PASSING_MAX: Final = 2  # topics at a time
-VOTER_SECONDS: Final = 15.0
 SETTLED_SECONDS_MAX: Final = 60.0
 SETTINGS: Final = {
     "min.insync.replicas": ("1", "2"),
@@ -147,7 +146,7 @@ async def change_voters(program: Program, stage: Stage) -> None:
     await stage.set_up()
     voters = Voters(program)
     while not stage.is_finishing:
-        await stage.pause(program.chance.expovariate(1 / VOTER_SECONDS))
+        await stage.pause(program.chance.expovariate(1 / stage.profile.voter_seconds))
         await voters.change()
     end_s = program.loop.time() + SETTLED_SECONDS_MAX
     while not await voters.bring_back():

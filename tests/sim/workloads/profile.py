@@ -59,6 +59,7 @@ class Profile(msgspec.Struct, frozen=True):
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
+    voter_seconds: float = 15.0  # between two changes of who votes
     election_seconds: float = 0.25  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
@@ -87,6 +88,15 @@ PROFILES: Final = {
         ),
         Profile("flushing", writers=5, groups=0, node_settings=NODE_SETTINGS | FLUSH_SETTINGS),
         Profile("rolling", writers=5, groups=0, sends_per_second=(6.0,), node_settings=NODE_SETTINGS | ROLL_SETTINGS),
+        Profile(
+            "quorum",
+            writers=1,
+            readers=0,
+            groups=0,
+            operation_seconds=0.8,
+            voter_seconds=2.0,
+            node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS,
+        ),
         Profile("unclean", groups=1, allows_unclean=True),
     )
 }
