@@ -280,6 +280,23 @@ def test_a_lowered_recovery_point_is_on_disk_before_the_cut() -> None:
     assert read_offsets(disk, f"{DATA}/{RECOVERY_POINTS}")[ORDERS] == 2
 
 
+def test_a_checkpoint_that_was_made_before_a_cut_and_is_written_behind_it_does_not_undo_that() -> None:
+    disk, folder = with_two_logs()
+    log = folder.logs[ORDERS]
+    log.flush(NOW_MS)
+    note_compacted(folder, ORDERS, 4)
+    folder.logs[MAIL].move_high_watermark(1)
+    save = folder.saving(folder.checkpoints())  # which a thread will do
+    log.truncate_to(2, NOW_MS)
+    save()
+    after = disk.crash("strict")
+    assert read_offsets(after, f"{DATA}/{RECOVERY_POINTS}")[ORDERS] == 2
+    assert read_offsets(after, f"{DATA}/{CLEANER_OFFSETS}") == {ORDERS: 2}
+    assert read_offsets(after, f"{DATA}/{HIGH_WATERMARKS}")[MAIL] == 1
+    folder.checkpoint()
+    assert read_offsets(disk, f"{DATA}/{RECOVERY_POINTS}")[ORDERS] == 2
+
+
 def test_compacted_is_only_what_is_below_a_cut() -> None:
     disk, folder = with_two_logs()
     log = folder.logs[ORDERS]

@@ -18,7 +18,6 @@ from functools import partial
 from typing import NamedTuple
 
 from odradek.log.compaction import Job, LastBatch, Outcome
-from odradek.log.disk import replace_files
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.lookup import aborted_between
@@ -126,7 +125,7 @@ class Cleaner:
         log, segments = self.running.pop(partition)
         by_base = {segment.base_offset: segment for segment in segments}
         points = self.folder.recovery_points()  # above a recovery point, a gap between segments is taken for a loss
-        yield partial(replace_files, log.disk, points)
+        yield self.folder.saving(points)
         swapped = True
         for bases, size in outcome.groups:
             new = Segment(log.disk, log.folder, bases[0], log.config, size=size, created_ms=now_ms, state=FileState.CLEANED)
@@ -144,7 +143,7 @@ class Cleaner:
             yield partial(log.disk.sync_folder, log.folder)
         if swapped:
             self.folder.clean_offsets[partition] = outcome.end_offset
-            yield partial(replace_files, log.disk, self.folder.compacted())
+            yield self.folder.saving(self.folder.compacted())
         return swapped
 
     def _is_current(self, partition: TopicPartition, log: Log, segments: list[Segment]) -> bool:

@@ -4,10 +4,11 @@ Invariants
  1. Who opened the folder holds its lock until it is closed.
  2. The clean-shutdown mark is there only while nobody has the folder open, and only when every log was closed and every
     checkpoint written.
- 3. A recovery point on disk is never above what has been synced, nor above the end of the log.
+ 3. A recovery point on disk is never above what has been synced, nor above the end of the log, whoever writes it when.
 """
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -70,6 +71,8 @@ class LogFolder:
         self.futures: dict[TopicPartition, Log] = {}
         self.strays: list[str] = []
         self.deletions: list[tuple[int, str]] = []
+        self.saving_lock = threading.Lock()  # one writes the checkpoints at a time
+        self.lowerings = 0  # of recovery points: how often a log was cut below one
         self.lock = lock or lock_folder(disk, path)
         try:
             self._load(now_ms)
@@ -155,11 +158,13 @@ class LogFolder:
 
     def _lowered(self, partition: TopicPartition) -> None:
         """A log is about to be cut below what was synced, and perhaps below what was compacted."""
-        replace_files(self.disk, self.recovery_points())
-        log = self.logs.get(partition)
+        log, lower = self.logs.get(partition), self.recovery_points()
         if log is not None and self.clean_offsets.get(partition, 0) > log.recovery_point:
             self.clean_offsets[partition] = log.recovery_point
-            replace_files(self.disk, self.compacted())
+            lower |= self.compacted()
+        with self.saving_lock:
+            self.lowerings += 1
+            replace_files(self.disk, lower)
 
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
         """A new, empty log."""
@@ -247,7 +252,19 @@ class LogFolder:
 
     def checkpoint(self) -> None:
         """Notes where each log has been synced to, begins, is committed and compacted to."""
-        replace_files(self.disk, self.checkpoints())
+        self.saving(self.checkpoints())()
+
+    def saving(self, checkpoints: dict[str, bytes]) -> Callable[[], None]:
+        """What writes checkpoints that were made just now, on any thread. When a log is cut before it comes to that, those which
+        the cut has written are newer, and stay."""
+        lowerings = self.lowerings
+
+        def save() -> None:
+            with self.saving_lock:
+                old = () if lowerings == self.lowerings else (self._file(RECOVERY_POINTS), self._file(CLEANER_OFFSETS))
+                replace_files(self.disk, {path: content for path, content in checkpoints.items() if path not in old})
+
+        return save
 
     def checkpoints(self) -> dict[str, bytes]:
         """The checkpoints as they are to be written, by path."""

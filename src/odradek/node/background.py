@@ -17,7 +17,7 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
 from odradek.log.config import INT64_MAX
-from odradek.log.disk import DiskFailed, DiskFull, replace_files
+from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import SPARE_BYTES_MIN, Reserve
@@ -130,11 +130,11 @@ class Background:
             known = self.written.setdefault(folder, {})
             changed = {path: content for path, content in checkpoints.items() if known.get(path) != content}
             if changed:
-                self.partitions.work.spawn(self._checkpoint(folder, changed))
+                self.partitions.work.spawn(self._checkpoint(folder, changed, folder.saving(changed)))
 
-    async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes]) -> None:
+    async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes], save: Callable[[], None]) -> None:
         try:
-            await self.partitions.work.in_folder(folder, lambda: replace_files(folder.disk, changed))
+            await self.partitions.work.in_folder(folder, save)
         except DiskFull:
             return  # the old ones stay, and are right, only older
         self.written[folder].update(changed)

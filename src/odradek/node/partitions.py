@@ -29,7 +29,7 @@ from odradek.core.partition.leader import Leader
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.log.checkpoint import CorruptFile
-from odradek.log.disk import DiskFailed, DiskFull, replace_files
+from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
@@ -328,12 +328,12 @@ class Partitions:
                 await self._discard(folder, gone)
 
     async def _discard(self, folder: LogFolder, logs: list[Log]) -> None:
-        now_ms, checkpoints = self.now_ms(), folder.checkpoints()
+        now_ms, save = self.now_ms(), folder.saving(folder.checkpoints())
 
         def discard() -> None:
             folder.discard(logs, now_ms)
             with suppress(DiskFull):
-                replace_files(folder.disk, checkpoints)
+                save()
 
         try:
             await self.work.in_folder(folder, discard)
@@ -361,10 +361,10 @@ class Partitions:
             moved = [log for log in logs if log.lasting_start < log.start_offset and log.folder.startswith(folder.path + "/")]
             if not moved:
                 continue
-            starts, files = [log.start_offset for log in moved], folder.starts()
+            starts, save = [log.start_offset for log in moved], folder.saving(folder.starts())
             try:
                 with suppress(DiskFull):
-                    await self.work.in_folder(folder, lambda folder=folder, files=files: replace_files(folder.disk, files))  # type: ignore[misc]
+                    await self.work.in_folder(folder, save)
             except DiskFailed as error:
                 self.failed(error)
             for log, start in zip(moved, starts):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.log import cleaner, disk, flush, folder, loading, segment
+from odradek.log import disk, flush, folder, loading, segment
 from odradek.log.checkpoint import CLEAN_SHUTDOWN, write_clean_shutdown
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.epochs import LeaderEpochs
@@ -17,7 +17,6 @@ from odradek.log.folder import LogFolder
 from odradek.log.index import Index
 from odradek.log.log import Log
 from odradek.log.segment import Segment
-from odradek.node import background, partitions
 from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.node.partitions import Partitions
@@ -161,7 +160,7 @@ def names_are_synced(patch: Patch) -> None:
     patch.setattr(Flush, "run", run)
 
 
-REPLACING: Final = (disk, flush, folder, cleaner, background, partitions)  # where replace_files is called
+REPLACING: Final = (disk, flush, folder)  # where replace_files is called
 
 
 def replacing(patch: Patch, replace: Callable[[Disk, dict[str, bytes]], None]) -> None:
