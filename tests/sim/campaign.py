@@ -29,8 +29,8 @@ from tests.sim.workloads.profile import PROFILES
 
 SECONDS: Final = 120.0
 NODES: Final = (1, 3, 3, 3, 5)
-WORKS: Final = ("mixed", "mixed", "writers", "groups", "administration", "calm")
-TROUBLES: Final = ("all", "all", "all", "links", "processes", "power", "disks", "clocks")
+WORKS: Final = ("mixed", "mixed", "writers", "groups", "administration", "calm", "folders", "snapshots", "rolling", "flushing")
+TROUBLES: Final = ("all", "all", "all", "links", "processes", "power", "disks", "rot of files", "bad disks", "clocks")
 PROGRESS_SECONDS: Final = 20.0
 RUNS_OF_A_PROCESS: Final = 50  # then another takes its place: nothing piles up
 TOP: Final = 12

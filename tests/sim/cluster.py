@@ -248,7 +248,7 @@ class SimCluster:
             member.disks.kill()  # the process that has formatted it
 
     def format_again(self, member: SimNode, chance: random.Random) -> None:
-        """What is new of the folders of a node that does not vote."""
+        """What is new of the folders of a node, and has no vote in it."""
         format_folders(
             member.config,
             cluster_id=self.cluster_id,

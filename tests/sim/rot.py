@@ -8,7 +8,7 @@ What a node makes of each, and so when it may come:
 - A checkpoint tells nothing then, also not where records were deleted: until the leader has told, the replica must not lead. A
   number that has become another number is believed, as in Kafka: only what cannot be read comes here.
 - The metadata is repaired by a person, with a copy of the folder: the node may refuse to start until then, and erases nothing.
-- A disk that is replaced has nothing on it. Only of nodes that do not vote: a voter with another directory is another voter.
+- A disk that is replaced has nothing on it. Not that of a voter's metadata: a voter with another directory is another voter.
 """
 
 from collections.abc import Callable
@@ -117,12 +117,14 @@ def rot_of_the_metadata(faults: "Faults") -> Ending | None:
 
 
 def replace_disk(faults: "Faults") -> Ending | None:
+    """By an empty one, which somebody has formatted."""
     member = faults.chance.choice(list(faults.cluster.members.values()))
-    if member.config.is_controller:
+    folders = member.disks.folders[member.config.is_controller :]  # the metadata is in the first
+    if not folders:
         return None
     faults.lossy = member
     member.kill()
-    member.disks.wipe(faults.chance.choice(member.disks.folders))
+    member.disks.wipe(faults.chance.choice(folders))
     faults.cluster.format_again(member, faults.chance)
     return lambda: member.start_soon(0)
 

@@ -62,6 +62,7 @@ class Profile(msgspec.Struct, frozen=True):
     voter_seconds: float = 15.0  # between two changes of who votes
     election_seconds: float = 0.25  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
+    folders: int = 1  # of a node, each on a disk of its own
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
 
 
@@ -97,6 +98,7 @@ PROFILES: Final = {
             voter_seconds=2.0,
             node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS,
         ),
+        Profile("folders", writers=4, groups=1, folders=2),
         Profile("unclean", groups=1, allows_unclean=True),
     )
 }
