@@ -89,7 +89,8 @@ class SimNode:
         def ready() -> None:
             self.node = node
             logger.info("node %d serves", self.number)
-            self.cluster.on_ready(node)
+            for told in self.cluster.on_ready:
+                told(node)
 
         try:
             self.starting, self.has_begun = node, True
@@ -184,7 +185,7 @@ class SimCluster:
         self.unclean: dict[bytes, bool] = {}  # incarnations that ended without a clean stop, and whether that is sure
         self.thread_seconds: Callable[[SimNode], float] = lambda _: THREAD_SECONDS
         self.disk_cost: Callable[[SimNode, SimLoop, str, str, int], None] = lambda *_: None
-        self.on_ready: Callable[[Node], None] = lambda _: None  # a node serves
+        self.on_ready: list[Callable[[Node], None]] = []  # told of a node that serves
         self.members = {number: SimNode(self, number, self._settings(number, count, settings)) for number in range(1, count + 1)}
         self._format()
 

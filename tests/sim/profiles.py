@@ -13,8 +13,6 @@ ROT_OF_FILES: Final = {"rot of indexes": 1.0, "rot of snapshots": 0.5, "rot of a
 BAD_DISKS: Final = {"wrong reads": 1.0, "disk replaced": 1.0}
 QUORUM: Final = {"leader cut off": 1.0, "nodes far apart": 0.7, "kill after a vote": 0.7, "kill at metadata": 0.5}
 CLOCKS: Final = {"clock jump": 1.0}
-FLAPPING: Final = {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "connections lost": 1.0, "pause": 3.0}
-COMING_AND_GOING: Final = {"kill": 2.0, "kill of all": 0.7, "crash loop": 2.0, "clean stop": 2.0}  # while news of it is late
 
 FAULTS: Final[dict[str, dict[str, float]]] = {
     "none": {},
@@ -35,8 +33,8 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "power at metadata": {"power loss at metadata": 8.0, "power loss": 2.0, "leader cut off": 4.0, "slow disks": 2.0},
     "clocks": {"clock jump": 6.0, "kill": 1.0},
     "late news": {"slow links": 15.0, "connections lost": 2.0, "pause": 3.0},
-    "replicas": FLAPPING | COMING_AND_GOING,
-    "losses": {"slow links": 3.0, "pause": 2.0, "clean stop": 2.0, "power loss": 2.0, "power loss behind a cut": 6.0},
+    "late news of crashes": {"slow links": 12.0, "crash loop": 8.0},
+    "losses behind cuts": {"power loss": 1.0, "power loss behind a cut": 12.0, "clean stop": 1.0},
     "all": LINKS
     | PROCESSES
     | POWER

@@ -18,6 +18,7 @@ from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import hold
 from tests.sim.structural.groups import check_groups
 from tests.sim.structural.pace import PaceChecks
+from tests.sim.structural.parting import PartingChecks
 from tests.sim.structural.partitions import PartitionChecks
 from tests.sim.structural.promises import PromiseChecks
 from tests.sim.structural.quorum import QuorumChecks
@@ -45,6 +46,8 @@ class Structure:
         self._cost = cluster.disk_cost
         cluster.disk_cost = self._seen
         self.partitions.in_sync.watch(cluster)
+        self.parting = PartingChecks()
+        self.parting.watch(cluster)
         self.eligible = EligibleChecks(cluster.unclean)
         self.quorum.reference.replayed = self.eligible.replayed
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from odradek.core.partition.follower import Action, Step
 from odradek.log.log import Log
 from odradek.node.node import Node
 from odradek.node.partition import Partition
@@ -106,3 +107,14 @@ def test_somebody_in_sync_by_the_metadata_who_has_not_what_was_committed_is_foun
     stage.structure.partitions.in_sync.committed[stage.partition.topic_id, 0] = {0: 1000}
     with pytest.raises(Violated, match=r"was committed up to 1000, and ends at .*, in sync by the metadata"):
         stage.structure.check()
+
+
+def test_a_cut_that_cuts_nothing_is_found(stage: Stage) -> None:
+    parting = stage.structure.parting
+    source = next(iter(stage.follower.partitions.replication.sources.values()))
+    source._move(stage.log, Step(Action.TRUNCATE, stage.log.end_offset))
+    assert parting.cuts == 1
+    with pytest.raises(Violated, match=r"was cut to .*, and is no nearer to its leader's"):
+        stage.cluster.world.run(stage.cluster.world.now_s + 0.000_001)
+    stage.log.truncate_to(5, 0)
+    parting.check(stage.log, (6, 1))

@@ -314,8 +314,16 @@ MUTANTS: Final = (
     Mutant("the high watermark does not move while too few are in sync", minimum),
     Mutant("nothing is acknowledged while too few are in sync", minimum_of_acknowledgements),
     Mutant("who is fenced, stops or has a new life does not hold the high watermark back", who_stops_holds_nothing_back),
-    Mutant("the leader looks at the broker epoch of who fetches", broker_epoch_at_the_leader, "losses", "quiet"),
-    Mutant("the controller looks at the broker epochs of an ISR", broker_epoch_at_the_controller, "replicas", "flapping"),
+    Mutant(
+        "the leader looks at the broker epoch of who fetches",
+        broker_epoch_at_the_leader,
+        "losses behind cuts",
+        "quiet",
+        seconds=120.0,
+    ),
+    Mutant(
+        "the controller looks at the broker epochs of an ISR", broker_epoch_at_the_controller, "late news of crashes", "flapping"
+    ),
     Mutant("who stopped uncleanly is in no ISR when it registers", unclean_stop, "power"),
     Mutant("who left an ISR that is too small may lead when that is empty", eligible_leaders, "processes"),
     Mutant("unless it may have lost its tail", eligible_who_lost_nothing, "power"),

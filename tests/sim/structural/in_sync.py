@@ -69,7 +69,7 @@ class InSyncChecks:
 
     def watch(self, cluster: "SimCluster") -> None:
         """Has nodes tell when a high watermark moves, and when an ISR is proposed."""
-        cluster.on_ready = partial(self._watch, cluster)
+        cluster.on_ready.append(partial(self._watch, cluster))
         for node in cluster.nodes.values():
             self._watch(cluster, node)
 

@@ -8,7 +8,7 @@ from tests.sim.clients.connection import Lost
 from tests.sim.clients.program import Place, Program
 from tests.sim.workloads.stage import Stage
 
-BACK_AGAIN: Final = 0.6  # of elections
+ELECTIONS_MAX: Final = 5  # of one partition at a time
 PAUSES_SECONDS: Final = (0.0, 0.0, 0.3)  # before one: none has heard of the last, or some have, and have written by it
 
 
@@ -24,19 +24,19 @@ async def elect(program: Program, stage: Stage) -> None:
 
 
 async def swap(program: Program, stage: Stage, administrator: Administrator) -> None:
-    """Another replica in sync is preferred, and leads; and perhaps the old leader again, before all have heard of it."""
+    """One after the other of the replicas in sync is preferred, and leads, before all have heard of the last."""
     chance, view = program.chance, administrator.view
     topic = chance.choice(list(stage.topics.values()))
     place = Place(topic.name, chance.randrange(topic.partitions))
     await view.refresh([place.topic])
     led = view.known(place)
-    if led is None or len(led.replicas) != topic.replicas:  # it is being moved: nobody is added for good by this
+    if (
+        led is None or len(led.replicas) != topic.replicas or len(led.in_sync) < 2
+    ):  # being moved: nobody is added for good by this
         return
-    others = [broker for broker in led.in_sync if broker != led.leader]
-    chosen = [chance.choice(others)] if others else []
-    if chosen and chance.random() < BACK_AGAIN:
-        chosen.append(led.leader)
-    for first in chosen:
+    leader = led.leader
+    for _ in range(chance.randint(1, ELECTIONS_MAX)):
+        leader = chance.choice([broker for broker in led.in_sync if broker != leader])
         await stage.pause(chance.choice(PAUSES_SECONDS))
-        await administrator.reassign(place, [first, *(broker for broker in led.replicas if broker != first)])
+        await administrator.reassign(place, [leader, *(broker for broker in led.replicas if broker != leader)])
         await administrator.elect(place)

@@ -60,7 +60,7 @@ class Profile(msgspec.Struct, frozen=True):
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
     voter_seconds: float = 15.0  # between two changes of who votes
-    election_seconds: float = 0.25  # between two of an elector
+    election_seconds: float = 1.0  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     folders: int = 1  # of a node, each on a disk of its own
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
