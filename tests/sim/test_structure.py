@@ -12,6 +12,7 @@ from odradek.core.raft.election import QUORUM_STATE, Election
 from odradek.core.raft.voters import VoterSet
 from odradek.log.log import Log
 from odradek.log.names import FileKind
+from odradek.log.segment import Segment
 from odradek.node.groups import Shard
 from odradek.node.node import Node
 from odradek.node.partition import Partition
@@ -485,6 +486,12 @@ def test_a_log_that_lost_what_was_synced_is_found(broken: Broken) -> None:
     log.recovery_point = log.end_offset
     with pytest.raises(Violated, match="was synced up to"):
         check_files(broken.cluster, "strict", random.Random(0))
+
+
+def test_a_batch_that_is_not_found_by_its_offset_is_found(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Segment, "locate", lambda *_: None)
+    with pytest.raises(Violated, match="has a batch at 0, and None is found"):
+        check_files(broken.cluster)
 
 
 # -- peace

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
 from odradek.log.folder import METADATA_LOG, LogFolder
+from odradek.log.index import CorruptIndex
 from odradek.log.log import Log
 from odradek.log.names import FileKind
 from odradek.node.metadata_log import MetadataLog, MetadataLogConfig
@@ -97,7 +98,10 @@ def check_opened(name: str, log: Log, medium: Medium, live: Log | None) -> None:
             check(batch.data, 0, batch.header)
         except ProtocolError as error:
             raise Violated(f"{name} has a broken batch at {batch.header.base_offset}: {error}") from error
-    check_found(name, log)
+    try:
+        check_found(name, log)
+    except (CorruptIndex, ProtocolError) as error:
+        raise Violated(f"{name} cannot be looked up: {error}") from error
     if live is None or live.is_being_written or live.damage is not None:
         return
     if "(kept)" in name:
