@@ -30,7 +30,7 @@ ROOT: Final = "/disk"
 RESERVE_BYTES: Final = 64 * 1024
 THREAD_SECONDS: Final = 0.000_5
 RESTART_SECONDS: Final = 2.0
-CONTROLLERS_MAX: Final = 3
+CONTROLLERS: Final = 3
 
 logger = logging.getLogger("sim.cluster")
 
@@ -177,8 +177,11 @@ class SimNode:
 class SimCluster:
     """`disk_cost` and `thread_seconds` may be set, to say how long disks and threads take."""
 
-    def __init__(self, world: World, count: int, settings: Mapping[str, str], folders: int = 1) -> None:
+    def __init__(
+        self, world: World, count: int, settings: Mapping[str, str], folders: int = 1, controllers: int = CONTROLLERS
+    ) -> None:
         self.world = world
+        self.controllers = controllers  # at most
         self.network = Network(world)
         self.folders = folders
         self.loops: list[SimLoop] = []  # of all lives
@@ -204,7 +207,7 @@ class SimCluster:
         return [member.address for member in self.members.values()]
 
     def _settings(self, number: int, count: int, settings: Mapping[str, str]) -> dict[str, str]:
-        voters = range(1, min(count, CONTROLLERS_MAX) + 1)
+        voters = range(1, min(count, self.controllers) + 1)
         here = f"10.0.0.{number}"
         listeners = f"PLAINTEXT://{here}:{CLIENT_PORT}"
         is_voter = number in voters

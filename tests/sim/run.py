@@ -67,7 +67,7 @@ class Run:
         self.setting = setting
         profile = PROFILES[setting.profile]
         self.world = World(f"{setting.seed}/{setting.nodes}/{setting.profile}/{setting.faults}")
-        self.cluster = SimCluster(self.world, setting.nodes, profile.node_settings, profile.folders)
+        self.cluster = SimCluster(self.world, setting.nodes, profile.node_settings, profile.folders, profile.controllers)
         self.faults = Faults(self.cluster, FAULTS[setting.faults])
         self.structure = Structure(self.cluster)
         self.history = History()

@@ -22,7 +22,6 @@ from tests.sim.structural.parting import PartingChecks
 from tests.sim.structural.partitions import PartitionChecks
 from tests.sim.structural.promises import PromiseChecks
 from tests.sim.structural.quorum import QuorumChecks
-from tests.sim.structural.voters import VoterChecks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
@@ -35,8 +34,7 @@ class Structure:
         self.partitions = PartitionChecks()
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
         self.authority = AuthorityChecks()
-        self.promises = PromiseChecks(cluster)
-        self.voters = VoterChecks()
+        self.promises = PromiseChecks(cluster, self.quorum.check_beginning)
         self.durable = DurableChecks()
         self.pace = PaceChecks()
         self.checks = 0
@@ -69,7 +67,7 @@ class Structure:
         self.quorum.check(self.cluster)
         self.authority.check(self.cluster)
         self.promises.check()
-        self.voters.check(self.cluster)
+        self.promises.voters.check()
         self.partitions.check(self.cluster)
         self.durable.check(self.cluster)
         self.checks += 1

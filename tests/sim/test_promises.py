@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from odradek.core.metadata.image import MetadataImage
 from odradek.log.names import FileKind
 from odradek.wire.frames import encode_request, encode_response
 from odradek.wire.messages import FetchRequest, VoteRequest, VoteResponse
@@ -102,6 +103,17 @@ def commit_of_earlier_epochs(broken: Broken) -> None:
     broken.cluster.world.run(broken.cluster.world.now_s + 1)
 
 
+def beginning_with_nothing(broken: Broken) -> None:
+    node, checks = broken.others()[0], broken.structure.quorum
+    assert node.quorum.metadata_log.loaded is not None
+    found, _ = node.quorum.metadata_log.loaded
+    node.quorum.image.become(MetadataImage())
+    node.quorum.image.offset = found.offset - 1
+    checks.snapshots[found] = b"something else"
+    broken.structure.promises.high_watermarks.clear()
+    said(broken, fetch_from(broken))
+
+
 PROMISES: dict[str, Callable[[Broken], None]] = {
     "hears from a leader in epoch .*, and grants a pre-vote": disloyal,
     "votes for 3 in epoch 9, and has synced": vote_that_is_not_on_disk,
@@ -111,6 +123,7 @@ PROMISES: dict[str, Callable[[Broken], None]] = {
     "and has not synced it so far": fetch_of_what_is_not_synced,
     "knew that .* is committed, and knows": fetch_that_knows_less,
     "again and again": storm,
+    "begins with an image that is not what its snapshot said": beginning_with_nothing,
     "is committed, and its epoch .* begins at": commit_of_earlier_epochs,
 }
 

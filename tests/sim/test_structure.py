@@ -23,7 +23,7 @@ from tests.sim.steady import Client, steady_cluster, tell
 from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import Violated
 from tests.sim.structural.groups import check_groups
-from tests.sim.structural.promises import metadata_folder
+from tests.sim.structural.synced import metadata_folder
 from tests.sim.structure import Structure, unsettled
 
 

@@ -1,9 +1,15 @@
 """Voters of the metadata quorum that leave and come back, as somebody would do who replaces machines.
 
+Somebody hasty asks for two changes at once, takes a change back before it is done, and now and then mistakes one folder for
+another. What he is told then is looked at.
+
 Invariants
- 1. One voter is away at a time, and comes back before another leaves; never one that is not known by its directory id.
+ 1. One voter is away at a time, and comes back before another leaves; in haste a second one may go. Never one that is not known
+    by its directory id.
+ 2. Two remain.
 """
 
+import asyncio
 from contextlib import suppress
 from typing import Final
 
@@ -25,6 +31,8 @@ from tests.sim.clients.view import View
 CLUSTER_METADATA: Final = "__cluster_metadata"
 VOTERS_MIN: Final = 3  # below which nobody is taken away
 ANSWER_SECONDS_MAX: Final = 10.0
+REGRETS_MAX: Final = 40
+REGRET_SECONDS_MAX: Final = 0.05
 FLOORS: Final = {"DescribeQuorum": 2}  # addresses
 
 
@@ -39,8 +47,9 @@ class Voters:
         program.era = program.era.with_floor(**FLOORS)
         self.program = program
         self.view = View(program)
-        self.away: Voter | None = None
+        self.away: list[Voter] = []
         self.changes = 0
+        self.wrong: list[str] = []  # what must not be
 
     def close(self) -> None:
         self.view.close()
@@ -49,23 +58,53 @@ class Voters:
         """Takes one away, or brings back the one that is. Whatever becomes of it is seen the next time."""
         with suppress(Lost):
             voters = await self._voters()
-            if self._is_away(voters):
-                await self._add()
+            if self._still_away(voters):
+                await self._add(self.away[0])
             elif len(voters) >= VOTERS_MIN:
-                self.away = self.program.chance.choice(voters)
-                await self._remove(self.away)
+                self.away = [self.program.chance.choice(voters)]
+                await self._remove(self.away[0])
+
+    async def change_in_haste(self) -> None:
+        """The same, by somebody who does not wait, changes his mind, and mixes things up."""
+        with suppress(Lost):
+            voters, chance = await self._voters(), self.program.chance
+            if self._still_away(voters):
+                await self._add(self.away[0])
+            elif len(voters) >= VOTERS_MIN and chance.random() < 0.3:
+                await self._mistake(chance.choice(voters))
+            elif len(voters) > VOTERS_MIN and chance.random() < 0.6:
+                self.away = chance.sample(voters, 2)
+                await asyncio.gather(*map(self._remove, self.away), return_exceptions=True)
+            elif len(voters) >= VOTERS_MIN:
+                self.away = [chance.choice(voters)]
+                await self._remove(self.away[0])
+                await self._regret()
+
+    async def _regret(self) -> None:
+        for _ in range(REGRETS_MAX):
+            if not self.away:
+                return
+            with suppress(Lost):
+                await self._add(self.away[0])
+            await asyncio.sleep(self.program.chance.random() * REGRET_SECONDS_MAX)
+
+    async def _mistake(self, voter: Voter) -> None:
+        """Nobody votes with that folder."""
+        other = bytes(self.program.chance.randrange(256) for _ in voter.directory_id)
+        if await self._remove(msgspec.structs.replace(voter, directory_id=other)):
+            self.wrong.append(f"voter {voter.id} is removed by a folder that it does not have")
 
     async def bring_back(self) -> bool:
         """Whether nobody is away any more."""
         with suppress(Lost):
-            if self.away is not None and self._is_away(await self._voters()):
-                await self._add()
-        return self.away is None
+            if self.away and self._still_away(await self._voters()):
+                await self._add(self.away[0])
+        return not self.away
 
-    def _is_away(self, voters: list[Voter]) -> bool:
-        if self.away is not None and self.away.id in [voter.id for voter in voters]:
-            self.away = None
-        return self.away is not None
+    def _still_away(self, voters: list[Voter]) -> bool:
+        ids = [voter.id for voter in voters]
+        self.away = [voter for voter in self.away if voter.id not in ids]
+        return bool(self.away)
 
     async def _voters(self) -> list[Voter]:
         kind = DescribeQuorumRequest
@@ -82,15 +121,15 @@ class Voters:
             for each in answer.topics[0].partitions[0].current_voters
         ]
 
-    async def _remove(self, voter: Voter) -> None:
+    async def _remove(self, voter: Voter) -> bool:
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter.id, voter_directory_id=voter.directory_id)
         node = self.program.chance.choice(sorted(self.view.brokers))
         answer = await self.view.ask(node, "quorum", request, RemoveRaftVoterResponse, ANSWER_SECONDS_MAX)
         self.changes += answer.error_code == ErrorCode.NONE
+        return answer.error_code == ErrorCode.NONE
 
-    async def _add(self) -> None:
-        assert self.away is not None
-        kind, voter = AddRaftVoterRequest, self.away
+    async def _add(self, voter: Voter) -> None:
+        kind = AddRaftVoterRequest
         request = kind(
             cluster_id=None,
             timeout_ms=5000,
@@ -102,4 +141,4 @@ class Voters:
         answer = await self.view.ask(node, "quorum", request, AddRaftVoterResponse, ANSWER_SECONDS_MAX)
         self.changes += answer.error_code == ErrorCode.NONE
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
-            self.away = None
+            self.away.remove(voter)

@@ -300,7 +300,7 @@ def rolled_back(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
-    Mutant("a node votes once in an epoch", one_vote, "elections", "quorum"),
+    Mutant("a node votes once in an epoch", one_vote, "elections", "quorum", nodes=5),
     Mutant("a vote goes to a log that is no shorter", longest_log, "elections", "quorum"),
     Mutant("there is a pre-vote before a vote", pre_vote, "links"),
     Mutant("who hears from the leader refuses a pre-vote", loyal_follower, "elections", "quorum"),
@@ -318,9 +318,9 @@ MUTANTS: Final = (
     Mutant("a snapshot is synced before it has its name", snapshot_synced, "metadata", "quorum"),
     Mutant("the start of the log always has a snapshot", snapshot_at_the_start, "metadata", "quorum"),
     Mutant("a corrupt snapshot erases nothing", corrupt_snapshot_erases_nothing, "rot of files", "snapshots"),
-    Mutant("voters change one at a time", one_change, "elections", "quorum"),
-    Mutant("who becomes a voter has caught up", caught_up, "elections", "quorum"),
-    Mutant("a leader that is no voter any more resigns", leaver_resigns, "elections", "quorum"),
+    Mutant("voters change one at a time", one_change, "elections", "quorum", nodes=5),
+    Mutant("who becomes a voter has caught up", caught_up, "elections", "quorum", nodes=5),
+    Mutant("a leader that is no voter any more resigns", leaver_resigns, "elections", "quorum", nodes=5),
     Mutant("a voter is known by its folder", own_folder, "elections", "quorum"),
     Mutant("what a controller decided ahead of the commit is gone with its leadership", rolled_back, "elections", "quorum"),
 )

@@ -8,27 +8,24 @@ Invariants that are checked
  3. Who hears from a leader grants no pre-vote.
  4. Who fetches from the end of its log has synced all of it, and knows no less to be committed than before.
  5. Nobody fetches from one offset without a pause.
- 6. A leader that answers fetches knows nothing to be committed before something of its own epoch is.
+ 6. A leader that answers fetches knows nothing to be committed before something of its own epoch is, and has changed voters as
+    `voters.py` says.
 
 What is found is kept, and told by `check`: here it would end up in the node that sends.
 """
 
 import weakref
-from contextlib import suppress
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from odradek.core.raft.election import QUORUM_STATE, Election
 from odradek.core.raft.states import UNKNOWN, Follower
-from odradek.log.folder import METADATA_LOG
 from odradek.log.names import FileKind
 from odradek.node.node import Node
-from odradek.wire.batch import HEADER_SIZE, read_header
-from odradek.wire.errors import ProtocolError
 from odradek.wire.frames import CORRELATION, FIXED_PART, decode_request, decode_response, split_frames
 from odradek.wire.messages import FetchRequest, VoteRequest, VoteResponse
-from tests.log.medium import Medium
-from tests.log.medium import Node as File
 from tests.sim.structural.findings import Violated, hold
+from tests.sim.structural.synced import metadata_folder, synced_election, synced_last
+from tests.sim.structural.voters import VoterChecks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
@@ -42,32 +39,11 @@ FETCH: Final = FetchRequest.schema.key
 VOTE: Final = VoteRequest.schema.key
 
 
-def synced_last(medium: Medium, folder: str) -> tuple[int, int]:
-    """The epoch of the last record, and where a log would end, after a loss of power that leaves nothing but what was synced."""
-    names = medium.folder(folder).durable
-    last = max((name for name in names if name.endswith(".log")), default=None)
-    if last is None:
-        return UNKNOWN, 0
-    file = names[last]
-    assert isinstance(file, File)
-    content, position, epoch, end = file.durable, 0, UNKNOWN, int(last.removesuffix(".log"))
-    with suppress(ProtocolError):  # a gap: it ends there
-        while position + HEADER_SIZE <= len(content):
-            header = read_header(content, position)
-            position += header.size
-            if position <= len(content):
-                epoch, end = header.leader_epoch, header.next_offset
-    return epoch, end
-
-
-def synced_election(medium: Medium, folder: str) -> Election:
-    """What a voter would remember after a loss of power."""
-    file = medium.folder(folder).durable.get(QUORUM_STATE)
-    return Election.of(file.durable) if isinstance(file, File) and file.durable else Election()
-
-
 class PromiseChecks:
-    def __init__(self, cluster: "SimCluster") -> None:
+    def __init__(self, cluster: "SimCluster", began: Callable[[Node], None]) -> None:
+        """`began` is told of every node that fetches for the first time in its life."""
+        self.began = began
+        self.voters = VoterChecks(cluster)
         self.members = {member.host: member for member in cluster.members.values()}
         self.votes: dict[tuple[bytes, int], int] = {}  # by folder and epoch
         self.high_watermarks: dict[tuple[int, int], int] = {}  # by node and life
@@ -157,6 +133,8 @@ class PromiseChecks:
         self.fetches_seen += 1
         log, place = member.starting.quorum.log, (member.number, member.life)
         self._check_storm(member, log.end_offset)
+        if place not in self.high_watermarks:
+            self.began(member.starting)
         known, before = member.starting.quorum.machine.high_watermark, self.high_watermarks.get(place, UNKNOWN)
         hold(known >= before, f"node {member.number} knew that {before} of the metadata is committed, and knows {known} now")
         self.high_watermarks[place] = known
@@ -175,12 +153,9 @@ class PromiseChecks:
     def _check_leader(self, node: Node) -> None:
         leader = node.quorum.machine.leadership
         if leader is not None:
+            self.voters.check_leader(node.node_id, node.quorum, leader)
             known, start = leader.high_watermark, leader.epoch_start
             hold(
                 known == UNKNOWN or known > start,
                 f"node {node.node_id} says that {known} is committed, and its epoch {leader.epoch} begins at {start}",
             )
-
-
-def metadata_folder(member: "SimNode") -> str:
-    return f"{member.config.metadata_log_dir}/{METADATA_LOG}"

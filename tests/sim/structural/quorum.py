@@ -6,7 +6,7 @@ Invariants that are checked
  3. What is committed of the metadata log stands, byte for byte, on every node; nobody takes back what he knows to be committed.
  4. The image of every node is what a replay of the committed log gives at its offset; so is every snapshot, and what a controller
     has decided once all of it is committed. What has the name of a snapshot on a disk is whole, and synced; the start of a log
-    has one.
+    has one; a node that starts begins with what its newest one says.
  5. A controller is where the quorum is led, and nowhere else.
  6. What is committed is synced on the disks of a majority of the voters, whether they are up or not.
 """
@@ -31,7 +31,7 @@ from tests.log.medium import Medium
 from tests.log.medium import Node as File
 from tests.sim.structural.findings import Violated, hold
 from tests.sim.structural.logs import Batch, Committed, check_log
-from tests.sim.structural.promises import metadata_folder, synced_last
+from tests.sim.structural.synced import metadata_folder, synced_last
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
@@ -192,6 +192,13 @@ class QuorumChecks:
         hold(known == said, f"{what} is not that of others")
         expected = self.reference.digest_at(snapshot.offset - 1)
         hold(expected in (None, said), f"{what} is not what the log says")
+
+    def check_beginning(self, node: Node) -> None:
+        """A node that begins knows what the snapshot says that it was loaded from."""
+        image, loaded = node.quorum.image, node.quorum.metadata_log.loaded
+        known = None if loaded is None or image.offset != loaded[0].offset - 1 else self.snapshots.get(loaded[0])
+        begins = f"node {node.node_id} begins with an image that is not what its snapshot said when it was written"
+        hold(known is None or digest(image) == known, begins)
 
     def _check_start(self, node: Node, quorum: Quorum) -> None:
         start, snapshots = quorum.log.start_offset, quorum.metadata_log.snapshots

@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING
 from odradek.core.raft.states import UNKNOWN, Leader
 from odradek.node.quorum import Quorum
 from tests.sim.structural.findings import hold
-from tests.sim.structural.promises import metadata_folder, synced_last
+from tests.sim.structural.synced import metadata_folder, synced_last
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
 
 
 class VoterChecks:
-    def __init__(self) -> None:
+    def __init__(self, cluster: "SimCluster") -> None:
+        self.cluster = cluster
         self.changes: dict[tuple[int, int], None] = {}  # of voters, by epoch and offset
 
-    def check(self, cluster: "SimCluster") -> None:
-        for number, node in cluster.nodes.items():
+    def check(self) -> None:
+        for number, node in self.cluster.nodes.items():
             leader = node.quorum.machine.leadership
-            if leader is not None and leader.high_watermark != UNKNOWN:
-                self._check_leader(cluster, number, node.quorum, leader)
+            if leader is not None:
+                self.check_leader(number, node.quorum, leader)
 
-    def _check_leader(self, cluster: "SimCluster", number: int, quorum: Quorum, leader: Leader) -> None:
+    def check_leader(self, number: int, quorum: Quorum, leader: Leader) -> None:
+        if leader.high_watermark == UNKNOWN:
+            return
         history = quorum.machine._quorum.history
         rows, named = history._voters.rows, {voter.key for voter in history.voters.voters}
         open_changes = [offset for offset, _ in rows if offset >= leader.high_watermark]
@@ -44,7 +47,7 @@ class VoterChecks:
             return
         self.changes[leader.epoch, offset] = None
         for key in sorted(named - {voter.key for voter in before.voters}):
-            added = cluster.members[key.id]
+            added = self.cluster.members[key.id]
             _, end = synced_last(added.disks.medium, metadata_folder(added))
             hold(
                 end > leader.epoch_start,

@@ -147,12 +147,13 @@ async def change_voters(program: Program, stage: Stage) -> None:
     voters = Voters(program)
     while not stage.is_finishing:
         await stage.pause(program.chance.expovariate(1 / stage.profile.voter_seconds))
-        await voters.change()
+        await (voters.change_in_haste() if stage.profile.has_hasty_voters else voters.change())
     end_s = program.loop.time() + SETTLED_SECONDS_MAX
     while not await voters.bring_back():
         if program.loop.time() > end_s:
-            stage.stuck.append(f"voter {voters.away} cannot be brought back")
+            stage.stuck.append(f"voters {[voter.id for voter in voters.away]} cannot be brought back")
             break
         await stage.until(lambda: stage.is_over, 1.0)
     stage.count("voter changes", voters.changes)
+    stage.stuck += voters.wrong
     voters.close()

@@ -59,7 +59,9 @@ class Profile(msgspec.Struct, frozen=True):
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
+    controllers: int = 3  # at most
     voter_seconds: float = 15.0  # between two changes of who votes
+    has_hasty_voters: bool = False  # changes of voters are asked for in haste, regretted, and wrong
     election_seconds: float = 1.0  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     folders: int = 1  # of a node, each on a disk of its own
@@ -95,7 +97,9 @@ PROFILES: Final = {
             readers=0,
             groups=0,
             operation_seconds=0.8,
+            controllers=5,
             voter_seconds=2.0,
+            has_hasty_voters=True,
             node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS,
         ),
         Profile("folders", writers=4, groups=1, folders=2),
