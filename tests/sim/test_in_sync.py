@@ -13,6 +13,7 @@ from tests.sim.structural.findings import Violated
 from tests.sim.structure import Structure
 
 TOPIC = "t"
+ANSWERED_SECONDS = 2.0  # by then the controller has answered
 
 
 class Stage:
@@ -118,3 +119,20 @@ def test_a_cut_that_cuts_nothing_is_found(stage: Stage) -> None:
         stage.cluster.world.run(stage.cluster.world.now_s + 0.000_001)
     stage.log.truncate_to(5, 0)
     parting.check(stage.log, (6, 1))
+
+
+def test_who_is_in_sync_already_by_a_change_under_way_is_not_proposed_anew(stage: Stage) -> None:
+    stage.partition.leader.partition_epoch -= 1
+    with pytest.raises(Violated, match="to be in sync, which it is, by a change that is no longer waited for"):
+        stage.propose(without=(stage.follower.node_id,))
+
+
+def test_a_change_is_proposed_again_when_its_answer_was_lost(stage: Stage) -> None:
+    leader = stage.partition.leader
+    stage.propose(without=(stage.follower.node_id,))
+    assert leader.change is not None
+    leader.partition_epoch -= 1
+    leader.unsent = leader.change
+    stage.node.partitions.isr_reports.changed(stage.partition)
+    stage.cluster.world.run(stage.cluster.world.now_s + ANSWERED_SECONDS)
+    assert stage.structure.partitions.in_sync.proposals == 2

@@ -6,7 +6,7 @@ Invariants that are checked
     sync follows in the leader's epoch by then.
  2. It does not move while fewer are in the ISR than min.insync.replicas asks for.
  3. Who is proposed for an ISR is active, as far as the leader knows, and has all up to the high watermark and to the start of the
-    leader's epoch.
+    leader's epoch. And it is not in it already: what was asked for is under way until its leader knows what became of it.
  4. Who is in the ISR, and alive, has all that was committed in this epoch and before. A broker that has come back without its
     tail is known by its broker epoch, and is out of the ISR when the leader hears of that.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import Partition as State
+from odradek.core.partition.leader import IsrChange
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
@@ -59,6 +60,7 @@ class InSyncChecks:
     def __init__(self) -> None:
         self.committed: dict[TopicIdPartition, dict[int, int]] = {}  # the high watermarks of its leaders, by their epochs
         self.forgiven: dict[TopicIdPartition, None] = {}  # elected uncleanly: who has what is open from then on
+        self.asked: dict[TopicIdPartition, IsrChange] = {}  # the last change of each that was proposed
         self.moves = 0
         self.proposals = 0
 
@@ -129,11 +131,16 @@ class InSyncChecks:
         if leader.unsent is None:
             return
         self.proposals += 1
+        key = (partition.topic_id, partition.index)
+        is_new, self.asked[key] = self.asked.get(key) is not leader.unsent, leader.unsent
+        state = state_for(newest_image(cluster), partition)
+        already = state.isr if is_new and state is not None and state.partition_epoch > leader.partition_epoch else ()
         for broker_id in set(leader.unsent.isr) - set(leader.isr):
             broker = node.image.brokers.get(broker_id)
             asks = f"{partition} asks for node {broker_id} to be in sync, "
+            hold(broker_id not in already, f"{asks}which it is, by a change that is no longer waited for")
             hold(broker is not None and broker.is_active, f"{asks}which is fenced, shutting down or not registered")
-            for other in replicas_of(cluster, (partition.topic_id, partition.index)):
+            for other in replicas_of(cluster, key):
                 is_it = other.node.node_id == broker_id and is_in_this_life(node.image, other)
                 if is_it and other.leader_epoch == leader.epoch:
                     end, least = other.log.end_offset, max(leader.high_watermark, leader.epoch_start)
