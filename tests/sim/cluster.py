@@ -15,6 +15,7 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
 from odradek.core.metadata.ids import id_text
 from odradek.core.raft.voters import Voter, VoterSet
+from odradek.log.disk import DiskFull
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
 from odradek.node.node import Node, serve
@@ -52,7 +53,7 @@ class SimNode:
         self.has_begun = False  # in this life
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
-        self.breakdowns: list[str] = []  # why those did that had served
+        self.breakdowns: list[str] = []  # why those did whose disk had not failed: a full one ends nobody who has served
 
     @property
     def is_up(self) -> bool:
@@ -99,7 +100,9 @@ class SimNode:
             reason = str(failed)
             self.ends.append(reason)
             self.cluster.unclean[node.incarnation_id] = node.stopped.done() and node.stopped.result() is not None
-            if self.node is node:
+            failure = node.stopped.result() if node.stopped.done() else None
+            is_full = isinstance(failure, DiskFull) and self.node is node
+            if is_full or not isinstance(failure, OSError | StartFailed | None):
                 self.breakdowns.append(reason)
             logger.warning("node %d ended: %s", self.number, reason)
         except Exception as error:  # noqa: BLE001 - of which there must be none

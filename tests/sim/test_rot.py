@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from odradek.log.disk import DiskFull
 from odradek.log.names import FileKind, TopicPartition
 from odradek.wire.batch import check, headers
 from odradek.wire.errors import ProtocolError
@@ -97,7 +98,7 @@ def test_records_that_are_read_wrong_are_read_right_again_unless_the_file_is_ano
 def test_a_full_disk_that_ends_a_node_which_served_is_told() -> None:
     cluster = steady_cluster()
     member, node = cluster.members[2], cluster.nodes[2]
-    node.fail(OSError(errno.ENOSPC, NO_ROOM))
+    node.fail(DiskFull(errno.ENOSPC, NO_ROOM))
     cluster.world.run(cluster.world.now_s + 1)
     assert [NO_ROOM in each for each in member.breakdowns] == [True]
     come_to_peace(cluster)

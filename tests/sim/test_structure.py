@@ -368,6 +368,11 @@ def start_without_a_snapshot(broken: Broken) -> None:
     node.quorum.log.start_offset = node.quorum.log.high_watermark
 
 
+def endless_lease(broken: Broken) -> None:
+    session = broken.leader().session
+    session.certain_until_ms += session.timeout_ms
+
+
 QUORUM: dict[str, Callable[[Broken], None]] = {
     "and is none of the voters": leader_that_does_not_vote,
     "changes the voters at": two_changes_of_voters,
@@ -386,6 +391,7 @@ QUORUM: dict[str, Callable[[Broken], None]] = {
     "serves another image": image_that_is_not_served,
     "where nobody has led the quorum": far_ahead,
     "no majority has fetched from it": deaf_leader,
+    "and is fenced sooner": endless_lease,
     "metadata is committed up to .* and synced up to": metadata_that_was_not_synced,
     "the snapshot .* is not what the log says": other_snapshot,
     "the snapshot .* cannot be read": snapshot_without_its_end,

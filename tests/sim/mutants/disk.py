@@ -253,7 +253,7 @@ MUTANTS: Final = (
     Mutant("indexes are built again", indexes_after_a_crash, "rot of files"),
     Mutant("a damaged replica is neither led nor followed", damaged_replica, "rot"),
     Mutant("a cut log is synced before anything is appended", cut_is_synced, "links"),
-    Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "replicas", "flushing"),
+    Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "parted", "flushing"),
     Mutant("what is below the recovery point is synced", recovery_point_is_synced, "power"),
     Mutant("so are the names of the files", names_are_synced, "power"),
     Mutant("a checkpoint is written to a temporary file", checkpoints_beside, "power"),

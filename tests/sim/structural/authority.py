@@ -3,10 +3,12 @@
 Invariants that are checked
  1. A leader of the quorum from which no majority has fetched for long has resigned, once its process had time to.
  2. A node that nobody would elect does not raise its epoch: none is far ahead of the last epoch that was led.
+ 3. The lease of a broker ends at the latest a session timeout from now, whatever its wall clock says.
 """
 
 from typing import TYPE_CHECKING, Final
 
+from odradek.core.partition.broker_session import FOREVER_MS
 from odradek.node.node import Node
 from tests.sim.structural.findings import hold
 
@@ -34,6 +36,7 @@ class AuthorityChecks:
                 ahead <= EPOCHS_AHEAD_MAX,
                 f"node {number} is in epoch {node.quorum.epoch}, where nobody has led the quorum after {self.epoch_led}",
             )
+            check_lease(number, node)
             if node.quorum.machine.is_leader:
                 self._check_majority(member, node, now_ms)
             else:
@@ -57,3 +60,10 @@ class AuthorityChecks:
             now_ms - heard_ms <= limit_ms,
             f"node {member.number} leads the quorum, and no majority has fetched from it for {now_ms - heard_ms} ms",
         )
+
+
+def check_lease(number: int, node: Node) -> None:
+    session = getattr(node, "session", None)  # a controller has none
+    if session is not None and session.timeout_ms < FOREVER_MS:
+        left_ms = session.certain_until_ms - node.machine.boot_ms()
+        hold(left_ms <= session.timeout_ms, f"node {number} believes for {left_ms} ms in what it leads, and is fenced sooner")
