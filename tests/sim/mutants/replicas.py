@@ -296,7 +296,7 @@ MUTANTS: Final = (
     Mutant("it says the largest epoch that the follower can have, and where that ends", end_of_the_largest_epoch),
     Mutant("the follower cuts its log there, and fetches again", cut_where_logs_part),
     Mutant("it does so until the epochs agree", until_the_epochs_agree, "late news", "elections"),
-    Mutant("a follower fetches in the current leader epoch, or is refused", leader_epoch_of_followers, "late news", "flapping"),
+    Mutant("a follower fetches in the current leader epoch, or is refused", leader_epoch_of_followers, "late news", "elections"),
     Mutant("whoever reads in another leader epoch is refused", leader_epoch_of_readers, "links", "elections"),
     Mutant("the high watermark moves by fetches of the current epoch", positions_of_this_epoch, "late news", "elections"),
     Mutant(
