@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from odradek.node.connection import Connection
 from odradek.node.node import Node
@@ -186,6 +187,26 @@ def test_what_was_written_for_a_leader_that_is_one_no_longer_is_taken_back(tmp_p
         assert not log.is_being_written
         assert log.end_offset == 1
         assert size_of(log.active.file.path) == log.active.file.size == log.active.size
+
+    play(tmp_path, "append", scenario)
+
+
+def test_what_was_written_in_a_leader_epoch_that_is_over_is_taken_back_by_who_leads_the_next_one_too(tmp_path: Path) -> None:
+    """Followers would cut it off, fetch it, and cut it off again, for ever."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.turn_slow()
+        partition = scene.slow
+        scene.one.send(produce_request("slow", b"second"), 9)
+        await until(lambda: scene.gate.waiting == 1)
+        state = scene.node.image.topics["slow"].partitions[0]
+        partition.lead(replace(state, leader_epoch=state.leader_epoch + 1))
+        scene.gate.open()
+        assert await scene.one.produced() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.log_end == partition.log.active.next_offset() == 1
+        assert partition.log.epochs.epoch_for(1) == state.leader_epoch + 1
+        assert await scene.two.produce("slow", b"third") == OK
+        assert await scene.three.fetch("slow") == [b"first", b"third"]
 
     play(tmp_path, "append", scenario)
 

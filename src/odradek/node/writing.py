@@ -108,10 +108,14 @@ class Writing:
         log, batches = partition.log, list[tuple[int, BatchHeader]]()
         async with self.locks.setdefault(log, asyncio.Lock()):
             partition.check_open()
-            appended = log.append(records, leader_epoch=partition.leader_epoch, now_ms=now_ms, header=header, unwritten=batches)
+            epoch = partition.leader_epoch
+            appended = log.append(records, leader_epoch=epoch, now_ms=now_ms, header=header, unwritten=batches)
             if not appended.is_duplicate:
-                await self._write(Write(log, records, batches, now_ms), lambda: not partition.is_closed)
+                write = Write(log, records, batches, now_ms)
+                await self._write(write, lambda: not partition.is_closed and partition.leader_epoch == epoch)
                 partition.check_open()
+                if partition.leader_epoch != epoch:
+                    raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} was written in epoch {epoch}, which is over")
                 partition.host.grew(partition)
             return appended
 
