@@ -80,7 +80,8 @@ def fetch_from(broken: Broken) -> FetchRequest:
 
 def fetch_of_what_is_not_synced(broken: Broken) -> None:
     node = broken.others()[0]
-    broken.medium(node).node(node.quorum.log.active.path(FileKind.LOG)).unsynced.append(Write(0, b""))
+    file = broken.medium(node).node(node.quorum.log.active.path(FileKind.LOG))
+    file.change(Write(len(file.content), b"not synced"), 0)
     said(broken, fetch_from(broken))
 
 
