@@ -298,7 +298,7 @@ MUTANTS: Final = (
     Mutant("it does so until the epochs agree", until_the_epochs_agree, "late news", "elections"),
     Mutant("a follower fetches in the current leader epoch, or is refused", leader_epoch_of_followers, "late news", "elections"),
     Mutant("whoever reads in another leader epoch is refused", leader_epoch_of_readers, "links", "elections"),
-    Mutant("the high watermark moves by fetches of the current epoch", positions_of_this_epoch, "late news", "elections"),
+    Mutant("the high watermark moves by fetches of the current epoch", positions_of_this_epoch, "slow links", "elections"),
     Mutant(
         "it waits for whoever a change of the ISR under way may have added", maximal_isr, "late news", "flapping", seconds=30.0
     ),
