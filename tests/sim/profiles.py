@@ -42,7 +42,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     | POWER
     | DISKS
     | CLOCKS
-    | {name: rate / 4 for name, rate in (ROT | ROT_OF_FILES | BAD_DISKS).items()},
+    | {name: rate / 4 for name, rate in (ROT | ROT_OF_FILES | BAD_DISKS | QUORUM).items()},
 }
 
 assert all(name in KINDS for rates in FAULTS.values() for name in rates)
