@@ -290,11 +290,18 @@ def registration_in_the_image(patch: Patch) -> None:
 
 
 MUTANTS: Final = (
-    Mutant("a follower never cuts its log to its high watermark", no_cut_to_the_high_watermark),
-    Mutant("every fetch of a follower tells the last epoch that it has", last_fetched_epoch),
-    Mutant("a leader whose log parts from the follower's says where, and sends no records", diverging_epoch),
-    Mutant("it says the largest epoch that the follower can have, and where that ends", end_of_the_largest_epoch),
-    Mutant("the follower cuts its log there, and fetches again", cut_where_logs_part),
+    Mutant("a follower never cuts its log to its high watermark", no_cut_to_the_high_watermark, "late news", "elections"),
+    Mutant("every fetch of a follower tells the last epoch that it has", last_fetched_epoch, "late news", "elections"),
+    Mutant(
+        "a leader whose log parts from the follower's says where, and sends no records", diverging_epoch, "late news", "elections"
+    ),
+    Mutant(
+        "it says the largest epoch that the follower can have, and where that ends",
+        end_of_the_largest_epoch,
+        "late news",
+        "elections",
+    ),
+    Mutant("the follower cuts its log there, and fetches again", cut_where_logs_part, "late news", "elections"),
     Mutant("it does so until the epochs agree", until_the_epochs_agree, "late news", "elections"),
     Mutant("a follower fetches in the current leader epoch, or is refused", leader_epoch_of_followers, "late news", "elections"),
     Mutant("whoever reads in another leader epoch is refused", leader_epoch_of_readers, "links", "elections"),
