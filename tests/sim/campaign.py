@@ -29,8 +29,7 @@ from tests.sim.workloads.profile import PROFILES
 
 SECONDS: Final = 120.0
 NODES: Final = (1, 3, 3, 3, 5)
-WORKS: Final = ("mixed", "mixed", "writers", "groups", "administration", "calm", "folders", "snapshots", "rolling", "flushing")
-TROUBLES: Final = ("all", "all", "all", "links", "processes", "power", "disks", "rot of files", "bad disks", "clocks")
+USUAL_SHARE: Final = 0.3  # of seeds has the mixed clients, and as large a one all faults; others have any profile
 PROGRESS_SECONDS: Final = 20.0
 RUNS_OF_A_PROCESS: Final = 50  # then another takes its place: nothing piles up
 TOP: Final = 12
@@ -48,7 +47,9 @@ class Given(msgspec.Struct, frozen=True):
 def chosen(seed: int, given: Given) -> Setting:
     """What a seed is made of, unless it was said."""
     chance = random.Random(f"setting of {seed}")
-    nodes, profile, faults = chance.choice(NODES), chance.choice(WORKS), chance.choice(TROUBLES)
+    nodes = chance.choice(NODES)
+    profile = "mixed" if chance.random() < USUAL_SHARE else chance.choice(list(PROFILES))
+    faults = "all" if chance.random() < USUAL_SHARE else chance.choice(list(FAULTS))
     return Setting(seed, given.nodes or nodes, given.profile or profile, given.faults or faults, given.seconds or SECONDS)
 
 

@@ -126,15 +126,16 @@ class InSyncChecks:
                 yield other
 
     def proposed(self, cluster: "SimCluster", node: Node, partition: Partition) -> None:
-        """A leader asks for another ISR."""
-        leader = partition.leader
+        """A leader asks for another ISR. It may ask again for what it would no longer begin to ask for: that is not looked at."""
+        leader, key = partition.leader, (partition.topic_id, partition.index)
         if leader.unsent is None:
             return
         self.proposals += 1
-        key = (partition.topic_id, partition.index)
-        is_new, self.asked[key] = self.asked.get(key) is not leader.unsent, leader.unsent
+        if self.asked.get(key) is leader.unsent:
+            return
+        self.asked[key] = leader.unsent
         state = state_for(newest_image(cluster), partition)
-        already = state.isr if is_new and state is not None and state.partition_epoch > leader.partition_epoch else ()
+        already = state.isr if state is not None and state.partition_epoch > leader.partition_epoch else ()
         for broker_id in set(leader.unsent.isr) - set(leader.isr):
             broker = node.image.brokers.get(broker_id)
             asks = f"{partition} asks for node {broker_id} to be in sync, "
