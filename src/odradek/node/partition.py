@@ -56,6 +56,7 @@ class Partition(Readable):
         if state.leader_epoch > self.leader_epoch:
             self.leader_epoch = state.leader_epoch
             self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
+            self.leader.least_start = self.log.start_offset
         now_ms = self.host.monotonic_ms()
         if self.leader.lead(state, self.log.end_offset, self.leader.min_insync_replicas, now_ms):
             self.host.committed(self)
@@ -74,7 +75,7 @@ class Partition(Readable):
 
     @property
     def low_watermark(self) -> int:
-        return self.leader.low_watermark(self.log.lasting_start)
+        return self.leader.low_watermark(self.log.lasting_start, self.host.monotonic_ms())
 
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         began_s = self.writing.seconds()
@@ -124,8 +125,7 @@ class Partition(Readable):
             self.host.committed(self)
         if self.leader.unsent is not None:
             self.host.isr_reports.changed(self)
-        for deletion in tuple(self.deletions):
-            deletion.partition_changed(self)
+        self.look_at_deletions()
 
     def holds_back(self, replica: Replica) -> bool:
         """Whether a follower is throttled and gets nothing now."""
@@ -192,12 +192,17 @@ class Partition(Readable):
         if self.log.damage is not None:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
         self.log.move_start(offset)
+        self.leader.least_start = self.log.start_offset
         self.host.work.spawn(self._note_start())
         for reader in (*self.followers, *self.readers):  # followers' fetches are answered now, so that they hear of it
             reader.partition_changed(self)
 
     async def _note_start(self) -> None:
         await self.host.note_starts([self.log])
+        self.look_at_deletions()
+
+    def look_at_deletions(self) -> None:
+        """Whether what they wait for has come."""
         for deletion in tuple(self.deletions):
             deletion.partition_changed(self)
 

@@ -406,6 +406,7 @@ class Partitions:
         for leader, partition in self.by_leader.items():
             if leader.advance(now_ms):
                 self.committed(partition)
+            partition.look_at_deletions()
 
     def _wake_soon(self, waiting: dict[Partition, None], partition: Partition) -> None:
         if not self.changed and not self.grown:

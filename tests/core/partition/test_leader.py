@@ -269,12 +269,33 @@ def test_a_lower_minimum_commits_what_waited() -> None:
 
 def test_the_low_watermark_is_the_lowest_start_of_those_who_can_be_reached() -> None:
     leader = leading(log_end=10)
-    assert leader.low_watermark(5) == -1
+    assert leader.low_watermark(5, 0) == -1
     for follower, log_start in ((2, 5), (3, 3)):
         leader.fetched(leader.follower(follower, 5), 10, log_start, 100 + follower, 0)
-    assert leader.low_watermark(5) == 3
+    assert leader.low_watermark(5, 0) == 3
     set_broker(leader, broker(3, fenced=True))
-    assert leader.low_watermark(5) == 5
+    assert leader.low_watermark(5, 0) == 5
+
+
+def test_nobody_knows_the_low_watermark_while_too_few_are_in_sync_or_another_may_lead() -> None:
+    leader = leading(state((1,)), log_end=10, min_insync=2)
+    for follower in (2, 3):
+        set_broker(leader, broker(follower, fenced=True))
+    assert leader.low_watermark(5, 0) == -1
+    leader.configure(1, 0)
+    assert leader.low_watermark(5, 0) == 5
+    leader.session.certain_until_ms = 7
+    assert leader.low_watermark(5, 7) == -1
+
+
+def test_a_follower_that_has_not_heard_of_a_deletion_does_not_join() -> None:
+    leader = leading(state((1, 3)), log_end=10)
+    leader.least_start = 5
+    follower = leader.follower(2, 5)
+    leader.fetched(follower, 10, 4, 102, 0)
+    assert leader.unsent is None
+    leader.fetched(follower, 10, 5, 102, 0)
+    assert set(sent(leader).isr) == {1, 2, 3}
 
 
 def test_a_consumer_reads_from_the_furthest_replica_of_its_rack() -> None:

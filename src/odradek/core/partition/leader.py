@@ -13,6 +13,8 @@ Invariants
     broker epoch under which it is registered, neither fenced nor shutting down (KIP-841, KIP-903), nor in a folder that failed.
     Who cannot be proposed is not waited for.
  6. Nothing is committed or acknowledged while the node's session may be over.
+ 7. Whoever may lead next has forgotten what was deleted: a deletion is done only while enough are in sync, when all of them have
+    heard of it; and who joins the ISR has heard of those before.
 """
 
 from collections.abc import Mapping
@@ -63,6 +65,7 @@ class Leader:
         "high_watermark",
         "isr",
         "lag_time_max_ms",
+        "least_start",
         "log_end",
         "maximal_isr",
         "min_insync",
@@ -87,6 +90,7 @@ class Leader:
         self.log_end = high_watermark
         self.epoch = NO_EPOCH
         self.epoch_start = 0
+        self.least_start = 0  # of a log that joins the ISR
         self.partition_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.maximal_isr: tuple[int, ...] = ()
@@ -175,7 +179,8 @@ class Leader:
         return before != offset and self.advance(now_ms)
 
     def _may_join(self, replica: Replica) -> bool:
-        return replica.log_end >= self.high_watermark and replica.log_end >= self.epoch_start and self._is_eligible(replica)
+        is_whole = replica.log_end >= self.high_watermark and replica.log_end >= self.epoch_start
+        return is_whole and replica.log_start >= self.least_start and self._is_eligible(replica)
 
     def _is_eligible(self, replica: Replica) -> bool:
         """Whether the controller would take it into the ISR, and could elect it then."""
@@ -267,8 +272,11 @@ class Leader:
 
     # -- what others ask
 
-    def low_watermark(self, log_start: int) -> int:
-        """Below it no replica has anything, those left aside that cannot be reached; -1 while one has not fetched."""
+    def low_watermark(self, log_start: int, now_ms: int) -> int:
+        """Below it no replica has anything, those left aside that cannot be reached; -1 while one has not fetched, and while one
+        of those may lead."""
+        if self.admission(acks_all=True, now_ms=now_ms):
+            return -1
         for broker_id, replica in self.replicas.items():
             if replica.log_start < log_start:
                 broker = self.brokers.get(broker_id)
