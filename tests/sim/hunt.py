@@ -1,7 +1,7 @@
 """Hunts mutants: runs the simulator with a rule switched off until something is found wrong. `python -m tests.sim.hunt`
 
 hunt(mutant, seeds)     the first run that finds it, or None
-main                    all of them, or those that are named; prints a table: rule, faults, seeds, what was found first
+main                    all of them, or those that are named; prints a table, with the first thing that was found wrong
 """
 
 import argparse
@@ -68,7 +68,7 @@ def row(name: str, found: Found | None, seeds: range) -> str:
     mutant = MUTANTS[name]
     by = "not found" if found is None else found.wrong.replace("|", "/")
     count = f"> {len(seeds)}" if found is None else str(found.seeds)
-    return f"| {mutant.rule} | {name} | {mutant.faults} | {count} | {by} |"
+    return f"| {mutant.rule} | {name} | {mutant.faults} | {mutant.clients} | {mutant.nodes} | {count} | {by} |"
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    print("| rule | switch | faults | seeds | found as |\n|---|---|---|---|---|")
+    print("| rule | switch | faults | clients | nodes | seeds | found as |\n|---|---|---|---|---|---|---|")
     for name, found in hunted(given.names or list(MUTANTS), seeds, given.processes):
         print(row(name, found, seeds), flush=True)
 
