@@ -190,6 +190,16 @@ class Faults:
 
         return end
 
+    def slow_down(self, links: list[tuple[str, str]], delay_s: float) -> Ending:
+        delays_s = self.cluster.network.delays_s
+        delays_s.update(dict.fromkeys(links, delay_s))
+
+        def end() -> None:
+            for link in links:
+                delays_s.pop(link, None)
+
+        return end
+
     def trap(
         self, member: SimNode, spring: Callable[[], None], operations_max: int = TRAP_OPERATIONS_MAX, part: str = ""
     ) -> Ending:
@@ -228,17 +238,10 @@ class Faults:
 
 
 def slow_links(faults: Faults) -> Ending:
-    network, names = faults.cluster.network, list(faults.cluster.network.hosts)
+    names = list(faults.cluster.network.hosts)
     delay_s = faults.chance.choice((0.02, 0.2, 2.0))
     links = [(source, target) for source in names for target in names if source != target and faults.chance.random() < 0.3]
-    for link in links:
-        network.delays_s[link] = delay_s
-
-    def end() -> None:
-        for link in links:
-            network.delays_s.pop(link, None)
-
-    return end
+    return faults.slow_down(links, delay_s)
 
 
 def break_connections(faults: Faults) -> Ending | None:

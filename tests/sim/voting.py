@@ -36,17 +36,9 @@ def isolate_leader(faults: "Faults") -> Ending | None:
 
 def slow_nodes(faults: "Faults") -> Ending:
     """All links between nodes, as if they were far from each other."""
-    network, hosts = faults.cluster.network, [member.host for member in faults.cluster.members.values()]
-    delay_s = faults.chance.choice(DELAYS_S)
+    hosts = [member.host for member in faults.cluster.members.values()]
     links = [(source, target) for source in hosts for target in hosts if source != target]
-    for link in links:
-        network.delays_s[link] = delay_s
-
-    def end() -> None:
-        for link in links:
-            network.delays_s.pop(link, None)
-
-    return end
+    return faults.slow_down(links, faults.chance.choice(DELAYS_S))
 
 
 def kill_at_metadata(faults: "Faults") -> Ending | None:
