@@ -170,8 +170,11 @@ class QuorumChecks:
 
     def _check_snapshots(self, member: "SimNode") -> None:
         """Those on its disk, whether it is up or not: what has the name of a snapshot is one, and is synced."""
-        medium, folder = member.disks.medium, metadata_folder(member)
-        for name, file in medium.folder(folder).names.items():
+        try:
+            names = member.disks.medium.folder(metadata_folder(member)).names
+        except FileNotFoundError:
+            return  # a disk that was replaced, and has nothing on it yet
+        for name, file in names.items():
             parsed, place = parse_snapshot_name(name), (member.number, member.life, name)
             if not isinstance(file, File) or parsed is None or parsed[1] or file.is_rotten or place in self._looked_at:
                 continue
