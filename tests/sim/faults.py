@@ -221,10 +221,11 @@ class Faults:
         del size
         if member in self.traps and self.traps[member].part in path:
             trap = self.traps.pop(member)
-            if not trap.left:
+            if not trap.left and self.lossy in (None, member):  # another may have lost something since it was laid
                 trap.spring()
                 return
-            self.traps[member] = trap._replace(left=trap.left - 1)
+            if trap.left:
+                self.traps[member] = trap._replace(left=trap.left - 1)
         is_sync, slow = kind in SYNCS, self.slow.get(member)
         if loop.is_threaded:
             return  # it has taken its time already

@@ -144,8 +144,9 @@ class QuorumChecks:
 
     def _check_synced(self, cluster: "SimCluster", quorums: list[Quorum]) -> None:
         known = self.committed.end_offset
-        sets = {tuple((voter.id, voter.directory_id) for voter in quorum.voters.voters) for quorum in quorums}
-        is_changing = len(sets) != 1 or any(quorum.machine._quorum.history.voters_offset >= known for quorum in quorums)
+        knowing = [quorum for quorum in quorums if quorum.end_offset >= known]  # others may not have heard who votes
+        sets = {tuple((voter.id, voter.directory_id) for voter in quorum.voters.voters) for quorum in knowing}
+        is_changing = len(sets) != 1 or any(quorum.machine._quorum.history.voters_offset >= known for quorum in knowing)
         if known == self._synced_offset or is_changing:  # while the voters change it is not clear whom to count
             return
         (voters,) = sets
