@@ -54,8 +54,6 @@ CLEAN: Final = frozenset(  # answers after which nothing was done
         ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.INVALID_CONFIG,
         ErrorCode.INVALID_PARTITIONS,
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.POLICY_VIOLATION,
     }
 )
@@ -141,6 +139,9 @@ class Administrator:
                 if code == ErrorCode.NONE or (outcome == "unknown" and code == DONE_ALREADY[change]):
                     outcome = "acknowledged"
                     self._count(change, ErrorCode.NONE)
+                    break
+                if code == DONE_ALREADY[change]:
+                    outcome = "unknown"  # a broker that passes a request on sends it again when the controller changes
                     break
                 if code not in CLEAN:
                     outcome = "unknown"
