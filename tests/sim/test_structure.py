@@ -398,6 +398,15 @@ QUORUM: dict[str, Callable[[Broken], None]] = {
 }
 
 
+def test_who_is_elected_again_between_two_looks_has_its_time_to_be_fetched_from(broken: Broken) -> None:
+    deaf_leader(broken)
+    broken.leader().quorum.machine._quorum.state.epoch += 1
+    broken.structure.authority.check(broken.cluster)
+    broken.cluster.world.now_s += 20
+    with pytest.raises(Violated, match="no majority has fetched from it"):
+        broken.structure.authority.check(broken.cluster)
+
+
 @pytest.mark.parametrize("what", QUORUM)
 def test_a_broken_quorum_is_found(broken: Broken, what: str) -> None:
     QUORUM[what](broken)

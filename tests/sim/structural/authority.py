@@ -23,8 +23,8 @@ EPOCHS_AHEAD_MAX: Final = 8  # elections that came to nothing, one after the oth
 class AuthorityChecks:
     def __init__(self) -> None:
         self.epoch_led = 0
-        self._idle_ms: dict[tuple[int, int], int] = {}  # by node and life: when it was held up, followed, or had other voters
-        self._voters: dict[tuple[int, int], list[int]] = {}
+        self._idle_ms: dict[tuple[int, int], int] = {}  # by node and life: when it was held up, followed, or led otherwise
+        self._led: dict[tuple[int, int], tuple[int, list[int]]] = {}  # epoch, which may be another by the next look, and voters
 
     def check(self, cluster: "SimCluster") -> None:
         now_ms = int(cluster.world.now_s * MS_PER_SECOND)
@@ -47,9 +47,10 @@ class AuthorityChecks:
         assert leader is not None
         assert member.loop is not None
         is_held_up = member.loop.is_paused or member.loop.busy_until_s * MS_PER_SECOND > now_ms + 1
-        if is_held_up or place not in self._idle_ms or self._voters.get(place) != list(leader.voters):
+        led = (leader.epoch, list(leader.voters))
+        if is_held_up or place not in self._idle_ms or self._led.get(place) != led:
             self._idle_ms[place] = now_ms
-        self._voters[place] = list(leader.voters)
+        self._led[place] = led
         others = sorted((voter.last_fetch_ms for number, voter in leader.voters.items() if number != member.number), reverse=True)
         needed = len(leader.voters) // 2 + 1 - (member.number in leader.voters)  # beside itself
         if needed == 0:
