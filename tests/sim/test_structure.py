@@ -16,13 +16,17 @@ from odradek.log.segment import Segment
 from odradek.node.groups import Shard
 from odradek.node.node import Node
 from odradek.node.partition import Partition
+from odradek.wire.batch import read_header
 from odradek.wire.messages import FeatureLevelRecord, PartitionChangeRecord
+from odradek.wire.records import Record, build
 from tests.log.medium import Medium, Write
 from tests.sim.cluster import SimCluster
+from tests.sim.machine import BEGIN_MS
 from tests.sim.steady import Client, steady_cluster, tell
 from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import Violated
 from tests.sim.structural.groups import check_groups
+from tests.sim.structural.logs import Batch, check_known
 from tests.sim.structural.synced import metadata_folder
 from tests.sim.structure import Structure, unsettled
 
@@ -232,6 +236,15 @@ def test_rot_is_not_taken_for_a_bug(broken: Broken) -> None:
     node, log = broken.followed()
     broken.medium(node).node(log.segments[0].path(FileKind.LOG)).flip(70, 1)
     broken.structure.check_whole()
+
+
+def test_a_producer_is_missed_for_as_long_as_producers_are_kept(broken: Broken) -> None:
+    _, log = broken.followed()
+    data = bytes(build([Record(0, BEGIN_MS, b"k", b"v")], leader_epoch=0, producer_id=7, producer_epoch=0, base_sequence=0))
+    batch, forgotten_ms = Batch(read_header(data), data), BEGIN_MS + log.config.producer_id_expiration_ms
+    check_known("t-0", log, [batch], forgotten_ms)
+    with pytest.raises(Violated, match="t-0 does not know the batch of producer 7 at 0"):
+        check_known("t-0", log, [batch], forgotten_ms - 1)
 
 
 # -- the quorum

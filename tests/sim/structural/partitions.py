@@ -6,15 +6,17 @@ Invariants that are checked
  3. What is committed stands (logs.py).
  4. Who is in sync has what is committed (in_sync.py).
  5. The maximal ISR holds the committed one; a change of the ISR is of the leader's own epoch.
- 6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers.
+ 6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers, for as long as
+    producers are kept.
  7. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
+from tests.sim.machine import BEGIN_MS, MS_PER_SECOND
 from tests.sim.structural.findings import hold
 from tests.sim.structural.in_sync import InSyncChecks
 from tests.sim.structural.logs import Committed, check_known, check_log
@@ -22,6 +24,8 @@ from tests.sim.structural.replicas import Replica, all_replicas
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
+
+AHEAD_MS_MAX: Final = 3_600_000  # more than all jumps of a clock in a run come to
 
 
 class PartitionChecks:
@@ -42,7 +46,7 @@ class PartitionChecks:
         return self.committed[key]
 
     def check(self, cluster: "SimCluster") -> None:
-        found = all_replicas(cluster)
+        found, latest_ms = all_replicas(cluster), BEGIN_MS + int(cluster.world.now_s * MS_PER_SECOND) + AHEAD_MS_MAX
         for node in cluster.nodes.values():
             self._check_names(node)
         for replica in found:
@@ -50,7 +54,7 @@ class PartitionChecks:
             if replica.leading is not None:
                 self._check_leader(replica, replica.leading)
             if replica.log.damage is None:
-                self._check_content(replica)
+                self._check_content(replica, latest_ms)
         self.in_sync.check(cluster)
 
     def check_in_sync(self, cluster: "SimCluster") -> None:
@@ -90,8 +94,8 @@ class PartitionChecks:
         change = leader.change
         hold(change is None or change.leader_epoch == leader.epoch, f"{replica.name} asks for a change of another epoch")
 
-    def _check_content(self, replica: Replica) -> None:
+    def _check_content(self, replica: Replica, latest_ms: int) -> None:
         committed = self._committed(replica.key, replica.name)
         log = replica.log
         new = committed.look(replica.who, replica.medium, log, log.high_watermark, is_compacted=log.config.compacts)
-        check_known(f"{replica.name} on {replica.who}", log, new)
+        check_known(f"{replica.name} on {replica.who}", log, new, latest_ms)
