@@ -11,6 +11,7 @@ from tests.sim.workloads.profile import Profile
 REPLICAS_MAX: Final = 3
 SEGMENT_BYTES: Final = ("2000", "20000")
 FRAGILE_SHARE: Final = 0.2  # of runs
+DAY_MS: Final = 86_400_000
 KEYS: Final = 6  # of a compacted topic
 
 Kind = Literal["kept", "compacted", "short", "passing"]
@@ -49,17 +50,18 @@ def topic_plan(chance: random.Random, name: str, kind: Kind, nodes: int, *, is_f
         configs["internal.segment.bytes"] = chance.choice(SEGMENT_BYTES)
     if chance.random() < 0.2:
         configs["flush.messages"] = str(chance.choice((1, 5)))
+    replicas = min(nodes, REPLICAS_MAX) if chance.random() < 0.8 else min(nodes, 2)
     if kind == "compacted":
         configs |= {
             "cleanup.policy": "compact",
             "segment.ms": "3000",
             "min.cleanable.dirty.ratio": "0.1",
             "max.compaction.lag.ms": "4000",
-            "delete.retention.ms": str(chance.choice((1000, 10_000))),
+            # who was away for longer brings back what a tombstone had deleted, as in Kafka: then none may go during a run
+            "delete.retention.ms": str(chance.choice((1000, 10_000)) if replicas == 1 else DAY_MS),
         }
     if kind == "short":
         configs |= {"cleanup.policy": "delete", "retention.ms": str(chance.choice((5000, 15_000))), "segment.ms": "2000"}
-    replicas = min(nodes, REPLICAS_MAX) if chance.random() < 0.8 else min(nodes, 2)
     if replicas == 2 and is_fragile:
         configs["min.insync.replicas"] = "1"
     return TopicPlan(name, kind, chance.choice((1, 1, 2, 3)), replicas, configs)
