@@ -317,6 +317,18 @@ def test_who_was_refused_asks_again_soon_while_the_leader_is_gone() -> None:
     assert sent
 
 
+def test_a_leader_that_is_gone_and_refuses_again_does_not_end_the_pause_between_two_campaigns() -> None:
+    one = One(voters=voters_of(1, 2, 3)).follows(2)
+    one.does(one.raft.refused(2, one.now_ms))
+    asked = one.sent(VoteRequest)
+    for node_id in (2, 3):
+        one.hears(asked[node_id], granted(1, yes=False))
+    effects = one.does(one.raft.refused(2, one.now_ms))
+    assert not any(isinstance(effect, Send) and isinstance(effect.request, VoteRequest) for effect in effects)
+    effects = one.passes(100)
+    assert any(isinstance(effect, Send) and isinstance(effect.request, VoteRequest) for effect in effects)
+
+
 def test_a_refused_connection_of_a_node_that_does_not_lead_changes_nothing() -> None:
     one = One().follows(2)
     assert not one.does(one.raft.refused(3, one.now_ms))

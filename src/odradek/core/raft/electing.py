@@ -225,9 +225,12 @@ class Electing:
     # -- a leader that died
 
     def refused(self, node_id: int, now_ms: int) -> None:
-        """The host was refused where the leader should be. The voters campaign one after another, beginning at once."""
+        """The host was refused where the leader should be. The voters campaign one after another, beginning at once. Who has done
+        so, and was not elected, waits as long as it said: it is refused again with every fetch."""
         quorum, state = self.quorum, self.quorum.state
-        if isinstance(state, Follower) and state.leader_id == node_id and quorum.may_campaign:
+        if not isinstance(state, Follower) or state.leader_id != node_id or state.leader_is_gone:
+            return
+        if quorum.may_campaign:
             state.leader_is_gone = True
             state.fetch_deadline_ms = min(state.fetch_deadline_ms, now_ms + self._turn_ms(node_id))
 
