@@ -1,7 +1,7 @@
 """Each rule of the quorum, switched off, is found out by random histories: so these would find it broken.
 
-How to do without a rule stands in tests/sim/mutants. Some are found out by what must never be, others only when all is well again
-and the quorum should be at peace.
+How to do without a rule stands in tests/sim/mutants, but for what is up to the host, which is another here. Some are found out by
+what must never be, others only when all is well again and the quorum should be at peace.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from odradek.core.raft.effects import QuorumBroken
+from odradek.core.raft.following import Following
+from odradek.core.raft.states import Follower
 from tests.core.raft.histories import SHAPES, begin, check_stays, disturb
 from tests.core.raft.invariants import Broken
 from tests.sim.mutants import quorum
@@ -25,6 +27,16 @@ class Rule(NamedTuple):
     keeps_peace: bool = False  # nothing is lost without it
 
 
+def synced_fetch(patch: Patch) -> None:
+    known = Following.is_busy
+
+    def is_busy(following: Following, state: Follower) -> bool:
+        following.quorum.synced_offset = following.quorum.log.end_offset
+        return known(following, state)
+
+    patch.setattr(Following, "is_busy", is_busy)
+
+
 RULES = {
     "a node votes once in an epoch": Rule(quorum.one_vote),
     "a vote goes to a log that is no shorter": Rule(quorum.longest_log),
@@ -35,7 +47,7 @@ RULES = {
     "a leader from which no majority fetches resigns": Rule(quorum.check_quorum, keeps_peace=True),
     "the leader counts itself up to its own sync": Rule(quorum.own_sync),
     "what is of earlier epochs is committed with a record of the leader's own": Rule(quorum.own_epoch),
-    "the next fetch leaves when what was fetched is synced": Rule(quorum.synced_fetch),
+    "the next fetch leaves when what was fetched is synced": Rule(synced_fetch),
     "who fetches is told where the logs part": Rule(quorum.parting_logs),
     "who is below the start of the log gets the snapshot": Rule(quorum.snapshot_for_late_followers, keeps_peace=True),
     "voters change one at a time": Rule(quorum.one_change),
