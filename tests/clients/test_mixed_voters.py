@@ -26,6 +26,7 @@ def test_voters_of_the_settings_come_into_the_log_and_can_be_changed(oracle: Ora
     with members.running():
         members.start(*VOTERS)
         members.hand_over(leader)
+        until(lambda: members.call(FEATURES, "describe")[0] == 0, "whoever is asked knows the metadata version")
         assert re.search(r"kraft.version\s.*FinalizedVersionLevel: 0", members.run(FEATURES, "describe"))
         until(lambda: members.call(FEATURES, *UPGRADE)[0] == 0, "all voters have told who they are")
         assert re.search(r"kraft.version\s.*FinalizedVersionLevel: 1", members.run(FEATURES, "describe"))
