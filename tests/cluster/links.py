@@ -79,6 +79,7 @@ class Links:
         await self.ended.wait()
         for server in servers:
             server.close()
+        await asyncio.sleep(0)  # a connection that was just accepted is begun: nobody closes one that never was
         for task in asyncio.all_tasks():
             if task is not asyncio.current_task():
                 task.cancel()
