@@ -45,6 +45,7 @@ class CutLog:
 
     def __init__(self) -> None:
         self.folder, self.end_offset, self.high_watermark = "t1-0", 2, 0
+        self.start_offset = self.lasting_start = 0
         self.cuts: list[int] = []
         self.is_being_written = False
 

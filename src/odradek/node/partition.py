@@ -193,7 +193,8 @@ class Partition(Readable):
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is damaged: {self.log.damage.reason}")
         self.log.move_start(offset)
         self.leader.least_start = self.log.start_offset
-        self.host.work.spawn(self._note_start())
+        if self.log.lasting_start < self.log.start_offset:
+            self.host.work.spawn(self._note_start())
         for reader in (*self.followers, *self.readers):  # followers' fetches are answered now, so that they hear of it
             reader.partition_changed(self)
 

@@ -355,10 +355,10 @@ class Partitions:
                 log.configure(log_config(config))
 
     async def note_starts(self, logs: list[Log]) -> None:
-        """Until disks tell where logs start: what is below does not come back after a crash. Where there is no room, the next
-        checkpoint notes it."""
+        """Until disks tell where logs start that have moved: what is below does not come back after a crash. Where there is no
+        room, the next checkpoint notes it; where the disk has failed, nobody does."""
         for folder in tuple(self.folders):
-            moved = [log for log in logs if log.lasting_start < log.start_offset and log.folder.startswith(folder.path + "/")]
+            moved = [log for log in logs if log.folder.startswith(folder.path + "/")]
             if not moved:
                 continue
             starts, save = [log.start_offset for log in moved], folder.saving(folder.starts())
@@ -367,6 +367,7 @@ class Partitions:
                     await self.work.in_folder(folder, save)
             except DiskFailed as error:
                 self.failed(error)
+                continue
             for log, start in zip(moved, starts):
                 log.noted_start = max(log.noted_start, start)
 

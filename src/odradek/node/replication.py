@@ -135,7 +135,9 @@ class Source:
                 await self._take(work)
                 self.fetcher.changed(work.follower)
         followed = (replication.logs.get(work.follower) for work in works)
-        await replication.partitions.note_starts([log for log in followed if log is not None])
+        moved = [log for log in followed if log is not None and log.lasting_start < log.start_offset]
+        if moved:
+            await replication.partitions.note_starts(moved)
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
