@@ -6,6 +6,7 @@ from odradek.log.names import TopicPartition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.sim.cluster import SimCluster
+from tests.sim.faults import DAY_MS
 from tests.sim.loop import World
 from tests.sim.steady import Client, steady_cluster, tell
 
@@ -75,3 +76,17 @@ def test_records_that_were_deleted_do_not_come_back_when_all_nodes_are_killed(co
     cluster.world.run(cluster.world.now_s + START_SECONDS_MAX, lambda: len(cluster.nodes) == count)
     logs = [node.partitions.log_of(name) for node in cluster.nodes.values()]
     assert [log and log.start_offset for log in logs] == [start] * count
+
+
+def test_a_leader_hears_where_the_log_of_a_follower_starts_after_retention() -> None:
+    cluster, name = steady_cluster(3), TopicPartition("t", 0)
+    by_node = {number: node.partitions.by_name.get(name.topic, {}) for number, node in cluster.nodes.items()}
+    (leader,) = [led[name.partition] for led in by_node.values() if name.partition in led]
+    follower = next(number for number, led in by_node.items() if name.partition not in led)
+    cluster.members[follower].clock.ahead_ms += 30 * DAY_MS
+    cluster.nodes[follower].background.expire()
+    log = cluster.nodes[follower].partitions.log_of(name)
+    assert log is not None
+    assert log.start_offset == log.end_offset > leader.log.start_offset
+    cluster.world.run(cluster.world.now_s + 2.0)
+    assert leader.leader.replicas[follower].log_start == log.start_offset

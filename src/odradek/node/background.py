@@ -119,6 +119,7 @@ class Background:
                 continue
             if removals:
                 self.partitions.work.spawn(self._remove(folder, removals))
+        self.partitions.replication.starts_moved()
 
     async def _remove(self, folder: LogFolder, removals: list[Callable[[], None]]) -> None:
         for remove in removals:

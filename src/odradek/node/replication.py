@@ -285,6 +285,11 @@ class Replication:
         if (partition := self.read.pop(key, None)) is not None:
             partition.close()
 
+    def starts_moved(self) -> None:
+        """After retention: leaders hear where logs start now, and send no reader here for what is gone."""
+        for follower, source in self.followers.values():
+            source.fetcher.changed(follower)
+
     def readable(self, key: TopicIdPartition) -> FollowedPartition | None:
         """A partition that is followed, as consumers see it."""
         known = self.followers.get(key)
