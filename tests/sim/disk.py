@@ -11,12 +11,15 @@ Invariants
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from odradek.wire.batch import HEADER_SIZE, MAGIC_POSITION, BatchHeader, headers
 from tests.log.disk import Faults, SimDisk, SimLock
 from tests.log.medium import Manner, Medium, Node
+
+Ending: TypeAlias = Callable[[], None]  # what ends a fault
 
 
 class DiskFault(msgspec.Struct):
@@ -127,23 +130,22 @@ class SimDisks:
         node.flip(byte, any_bit if bit is None else bit)
         return byte
 
-    def break_batch(self, path: str, dice: random.Random, below: int | None = None) -> int | None:
+    def break_batch(self, path: str, dice: random.Random, below: int | None = None) -> Ending | None:
         """Rot in the header of some batch of a segment, so that whoever comes by sees it: what is wrong in records alone, only
-        their readers see. Gives its base offset; None when there is no batch, or none that ends at or below an offset."""
+        their readers see. Gives what puts it right; None when there is no batch, or none that ends at or below an offset."""
         found = self._batch(path, dice, below)
-        if found is None:
-            return None
-        at, header = found
-        self.medium.node(path).flip(at + MAGIC_POSITION, dice.randrange(2, 8))
-        return header.base_offset
+        return None if found is None else self._break(path, found[0] + MAGIC_POSITION, dice.randrange(2, 8))
 
-    def break_records(self, path: str, dice: random.Random, below: int | None = None) -> Callable[[], None] | None:
-        """Rot in its records. Gives what puts it right, unless the file is another one by then."""
+    def break_records(self, path: str, dice: random.Random, below: int | None = None) -> Ending | None:
+        """The same in its records."""
         found = self._batch(path, dice, below)
         if found is None or found[1].size == HEADER_SIZE:
             return None
         at, header = found
-        byte, bit = dice.randrange(at + HEADER_SIZE, at + header.size), dice.randrange(8)
+        return self._break(path, dice.randrange(at + HEADER_SIZE, at + header.size), dice.randrange(8))
+
+    def _break(self, path: str, byte: int, bit: int) -> Ending:
+        """Gives what puts it right, unless the file is another one by then."""
         node = self.medium.node(path)
         node.flip(byte, bit)
         rotten = bytes(node.content)

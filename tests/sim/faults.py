@@ -16,12 +16,13 @@ Invariants
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from tests.log.disk import SYNCS
 from tests.log.medium import Manner
 from tests.sim import rot, voting
 from tests.sim.cluster import SimCluster, SimNode
+from tests.sim.disk import Ending
 from tests.sim.loop import SimLoop
 
 LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
@@ -33,7 +34,6 @@ RESET_SECONDS: Final = 0.5  # until a machine that was only reset is back
 DAY_MS: Final = 24 * 3_600_000
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
 
-Ending: TypeAlias = Callable[[], None]
 
 logger = logging.getLogger("sim.faults")
 
@@ -537,7 +537,7 @@ KINDS: Final[dict[str, Kind]] = {
     "slow disk": Kind(slow_disk, 1, 20),
     "slow disks": Kind(slow_disks, 1, 10),
     "cold disk": Kind(cold_disk, 0, 0),
-    "rot": Kind(rot.rot, 0, 0, is_lossy=True),
+    "rot": Kind(rot.rot, 1, 20, is_lossy=True),
     "rot at a start": Kind(rot.rot_at_a_start, 0.1, 5, is_lossy=True),
     "wrong reads": Kind(rot.wrong_reads, 1, 20, is_lossy=True),
     "rot of indexes": Kind(rot.rot_of_indexes, 0.1, 5, is_unclean=True),

@@ -19,6 +19,7 @@ from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.folder import METADATA_LOG
 from odradek.log.names import FileKind
 from odradek.node.node import Node
+from tests.sim.disk import Ending
 from tests.sim.structural.findings import INTERNAL
 
 if TYPE_CHECKING:
@@ -29,17 +30,16 @@ INDEXES: Final = (".index", ".timeindex", ".txnindex")
 REBUILT_SHARE: Final = 0.7  # of files that can be made again: many may be lost at once
 UNREADABLE_BIT: Final = 7  # which no character of a text file has
 
-Ending = Callable[[], None]
-
 
 def rot(faults: "Faults") -> Ending | None:
-    """A bit has flipped in a segment that nobody writes any more. Whoever reads it finds out, and copies the partition anew."""
+    """A bit has flipped in a segment that nobody writes any more. Whoever reads it finds out, and copies the partition anew; what
+    nobody has read is put right in the end: the other copies may rot next."""
     member = faults.pick()
     cold = member.disks.cold_segments(is_replicated)
-    if not cold or member.disks.break_batch(faults.chance.choice(cold), faults.chance) is None:
-        return None
-    faults.lossy = member
-    return lambda: None
+    mend = member.disks.break_batch(faults.chance.choice(cold), faults.chance) if cold else None
+    if mend is not None:
+        faults.lossy = member
+    return mend
 
 
 def wrong_reads(faults: "Faults") -> Ending | None:
@@ -47,9 +47,8 @@ def wrong_reads(faults: "Faults") -> Ending | None:
     member = faults.pick()
     cold = member.disks.cold_segments(lambda path: INTERNAL not in path)
     mend = member.disks.break_records(faults.chance.choice(cold), faults.chance) if cold else None
-    if mend is None:
-        return None
-    faults.lossy = member
+    if mend is not None:
+        faults.lossy = member
     return mend
 
 

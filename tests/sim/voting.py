@@ -4,12 +4,12 @@ None of it may take away what was committed: votes, the metadata and its snapsho
 that is killed is `is_unclean` for the sake of its partitions, a machine without power is `is_lossy`, as everywhere.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from odradek.core.raft.election import QUORUM_STATE
 from odradek.log.folder import METADATA_LOG
 from tests.log.medium import Manner
+from tests.sim.disk import Ending
 
 if TYPE_CHECKING:
     from tests.sim.faults import Faults
@@ -20,8 +20,6 @@ KILL_SECONDS_MAX: Final = 0.05  # after a vote
 BACK_SECONDS_MAX: Final = 0.2  # an election takes longer
 DELAYS_S: Final = (0.02, 0.05, 0.2)
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "torn")
-
-Ending = Callable[[], None]
 
 
 def isolate_leader(faults: "Faults") -> Ending | None:
