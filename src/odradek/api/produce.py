@@ -173,7 +173,7 @@ async def append_slowly(
             partition.check_acks(request.acks)
             appended, now_ms = await admit_and_append(partition, batch, ctx)
             answers[position] = taken(partition, appended, now_ms)
-            if request.acks == ALL and appended.last_offset >= partition.high_watermark:
+            if request.acks == ALL:  # it may be led elsewhere by now: what is committed there is not known to be this batch
                 uncommitted.append(Uncommitted(answers[position], partition, appended.last_offset + 1))
         except (Refused, ProtocolError) as error:
             answers[position] = refused(partition.index, error, partition)
