@@ -13,7 +13,7 @@ from odradek.core.metadata.features import UnsupportedFeature
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
-from odradek.core.raft.effects import QuorumBroken
+from odradek.core.raft.effects import InstallSnapshot, QuorumBroken, WriteSnapshot
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import DiskFailed, RealDisk
 from odradek.log.names import FileKind
@@ -187,6 +187,25 @@ def test_a_full_disk_refuses_the_decision_and_the_next_one_finds_room() -> None:
         disk.room = None
         await create(host, "t")
         assert list(host.quorum.image.topics) == ["t"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("position", [0, 3])
+def test_a_snapshot_of_the_leader_for_which_there_is_no_room_ends_nothing(position: int) -> None:
+    disk, snapshot = new_disk(), SnapshotId(100, 1)
+
+    async def story() -> None:
+        host = await started(disk, FOLDER)
+        if position:
+            host.quorum._do(WriteSnapshot(snapshot, 0, bytes(position)))
+        disk.room = 0
+        host.quorum._do(WriteSnapshot(snapshot, position, b"the rest of it"))
+        host.quorum._do(InstallSnapshot(snapshot))
+        disk.room = None
+        await asyncio.sleep(0.05)
+        assert host.quorum.failure is None
+        await create(host, "t")
 
     run(story())
 

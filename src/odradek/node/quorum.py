@@ -259,7 +259,7 @@ class Quorum:
                 self.log.truncate_to(end_offset, self.now_ms())
                 self._input(partial(self.machine.synced, self.log.end_offset))
             case WriteSnapshot(snapshot, position, data):
-                self.metadata_log.write_part(snapshot, position, bytes(data))
+                self._write_part(snapshot, position, bytes(data))
             case InstallSnapshot(snapshot):
                 self._spawn(self._install(snapshot))
             case BecameLeader(_, epoch_start):
@@ -502,13 +502,22 @@ class Quorum:
 
     # -- snapshots of the leader
 
+    def _write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
+        try:
+            self._with_reserve(partial(self.metadata_log.write_part, snapshot, position, data))
+        except DiskFull as error:
+            self._cannot_install(error)
+
+    def _cannot_install(self, error: Exception) -> None:
+        logger.warning("a snapshot of the leader cannot be used: %s", error)
+        self._input(self.machine.install_failed)
+
     async def _install(self, snapshot: SnapshotId) -> None:
         """Begins anew at a snapshot that the leader sent."""
         try:
             loaded = await asyncio.get_running_loop().run_in_executor(None, self.metadata_log.finish_part, snapshot)
-        except (CorruptSnapshot, DiskFull) as error:
-            logger.warning("a snapshot of the leader cannot be used: %s", error)
-            self._input(self.machine.install_failed)
+        except (CorruptSnapshot, DiskFull, FileNotFoundError) as error:
+            self._cannot_install(error)
             return
         image = MetadataImage()
         self._replay_snapshot(image, snapshot, loaded)

@@ -292,6 +292,22 @@ def test_a_snapshot_that_is_not_sound_erases_nothing_and_is_asked_for_again() ->
     assert request.topics[0].partitions[0].fetch_offset == 1
 
 
+def test_a_snapshot_of_which_a_piece_could_not_be_written_is_fetched_from_its_beginning() -> None:
+    one = One().follows(2)
+    snapshot = SnapshotId(7, 1)
+    data = snapshot_bytes(snapshot, 1, voters_of(1, 2, 3))
+    one.hears(one.sent(FetchRequest)[2], offers(2, 1, snapshot))
+    one.hears(one.sent(FetchSnapshotRequest)[2], snapshot_answer(1, snapshot, data, 0, 100))
+    late = one.sent(FetchSnapshotRequest)[2]
+    one.does(one.raft.install_failed(one.now_ms))
+    one.hears(late, snapshot_answer(1, snapshot, data, 100, 9999))
+    one.passes(100)
+    one.hears(one.sent(FetchRequest)[2], offers(2, 1, snapshot))
+    request = one.sent(FetchSnapshotRequest)[2].request
+    assert isinstance(request, FetchSnapshotRequest)
+    assert request.topics[0].partitions[0].position == 0
+
+
 @pytest.mark.parametrize(
     "gone",
     [

@@ -142,7 +142,8 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class WriteSnapshot(msgspec.Struct, frozen=True):
-    """A piece of a snapshot that is being fetched. At position 0 whatever was there of an earlier attempt goes."""
+    """A piece of a snapshot that is being fetched. At position 0 whatever was there of an earlier attempt goes.
+    When there is no room for it the host says `install_failed`."""
 
     snapshot: SnapshotId
     position: int

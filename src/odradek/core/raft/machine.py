@@ -176,9 +176,10 @@ class Raft:
         return self._settle(now_ms)
 
     def install_failed(self, now_ms: int) -> list[Effect]:
-        """A snapshot that was fetched is not sound; the leader is asked again."""
+        """A snapshot that was fetched is not sound, or a piece of it could not be written; the leader is asked again."""
         state = self._quorum.state
         if isinstance(state, Follower):
+            state.download = None
             self._quorum.outbox.pause(state.leader_id, now_ms)
             self._following.installed(now_ms)
         return self._settle(now_ms)
