@@ -22,7 +22,7 @@ from odradek.api import (
 from odradek.api.context import Context
 from odradek.api.operations import ON_GROUPS
 from odradek.core.config.broker import BrokerConfig
-from odradek.core.groups.partitioning import partition_of
+from odradek.core.coordinator.partitioning import partition_of
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.apis import APIS

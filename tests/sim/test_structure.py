@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.metadata.topics import RECOVERING
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
 from odradek.core.raft.election import QUORUM_STATE, Election
@@ -13,7 +14,7 @@ from odradek.core.raft.voters import VoterSet
 from odradek.log.log import Log
 from odradek.log.names import FileKind
 from odradek.log.segment import Segment
-from odradek.node.groups import Shard
+from odradek.node.coordinators import Shard
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from odradek.wire.batch import read_header
@@ -58,7 +59,7 @@ class Broken:
     def overwrite(self, node: Node, log: Log, byte: int) -> None:
         self.medium(node).node(log.segments[0].path(FileKind.LOG)).content[byte] ^= 1
 
-    def shard(self, group_id: str) -> Shard:
+    def shard(self, group_id: str) -> Shard[GroupCoordinator]:
         for node in self.cluster.nodes.values():
             for shard in node.groups.shards.values():
                 if group_id in shard.coordinator.shard.groups:

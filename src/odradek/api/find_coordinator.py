@@ -12,7 +12,7 @@ The coordinator is the leader of the key's partition in the coordinators' topic,
 from typing import Final, NamedTuple
 
 from odradek.api.context import Context
-from odradek.core.groups.partitioning import partition_of
+from odradek.core.coordinator.partitioning import partition_of
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 

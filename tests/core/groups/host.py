@@ -5,15 +5,12 @@ Invariants
  2. Every record is encoded and decoded on its way, so that what is replayed is what a log would give back.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from odradek.core.groups.config import GroupConfig
-from odradek.core.groups.coordinator import GroupCoordinator
-from odradek.core.groups.events import (
+from odradek.core.coordinator.events import (
     CancelTimer,
     Committed,
     Effect,
-    Event,
     Now,
     Reply,
     Request,
@@ -23,6 +20,8 @@ from odradek.core.groups.events import (
     Write,
     WriteFailed,
 )
+from odradek.core.groups.config import GroupConfig
+from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode
@@ -86,7 +85,7 @@ class Host:
         assert ticket in self.answers, "it waits"
         return self.answers[ticket]
 
-    def step(self, event: Event) -> None:
+    def step(self, event: Any) -> None:
         self.do(self.coordinator.step(event, self.now))
 
     def commit(self, high_watermark: int | None = None) -> None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from odradek.core.coordinator.events import Committed, Now, Write
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.coordinator import GroupCoordinator
-from odradek.core.groups.events import Committed, Now, Write
 from odradek.core.groups.group import GroupType
 from odradek.core.metadata.image import MetadataImage
 from odradek.log.log import Log

@@ -2,9 +2,10 @@
 
 import pytest
 
+from odradek.core.coordinator.events import Now
 from odradek.core.groups.config import ConsumerOverrides, GroupConfig
 from odradek.core.groups.consumer.member import MemberState
-from odradek.core.groups.events import ConfigChanged, Now
+from odradek.core.groups.events import ConfigChanged
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ConsumerGroupHeartbeatRequest
 from tests.core.groups.consumers import Consumer, Consumers, Topics, beat_request, join_request, partitions_of, settle, topic_id

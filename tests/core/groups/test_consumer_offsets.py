@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
+from odradek.core.coordinator.events import TimerFired
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.coordinator import EXPIRY_TIMER
-from odradek.core.groups.events import TimerFired
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     ConsumerGroupDescribeRequest,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.core.groups.partitioning import java_hash, partition_of
+from odradek.core.coordinator.partitioning import java_hash, partition_of
 
 
 def test_the_hash_is_that_of_java() -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.coordinator import GroupCoordinator
-from odradek.node.groups import CONSUMER_OFFSETS, Shard
+from odradek.node.coordinators import Shard
+from odradek.node.groups import CONSUMER_OFFSETS
 from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.errors import UnknownRecord
 from odradek.wire.log_records import decode_coordinator_record
@@ -42,7 +43,7 @@ def check_groups(cluster: "SimCluster") -> int:
     return count
 
 
-def replayed(live: GroupCoordinator, shard: Shard, medium: Medium) -> GroupCoordinator | None:
+def replayed(live: GroupCoordinator, shard: Shard[GroupCoordinator], medium: Medium) -> GroupCoordinator | None:
     """A coordinator that has read the log; None where rot has made it unreadable."""
     fresh = GroupCoordinator(live.shard.config, lambda: "", live.high_watermark, live.shard.image)
     cursor = Cursor()
@@ -64,7 +65,7 @@ def replayed(live: GroupCoordinator, shard: Shard, medium: Medium) -> GroupCoord
     return None if cursor.next_offset < 0 else fresh
 
 
-def check_coordinator(name: str, shard: Shard, medium: Medium) -> int:
+def check_coordinator(name: str, shard: Shard[GroupCoordinator], medium: Medium) -> int:
     live = shard.coordinator
     fresh = replayed(live, shard, medium)
     if fresh is None:

@@ -5,15 +5,11 @@ Invariants
  2. A group is deleted only without members, offsets and open transactions.
 """
 
-from typing import Final
-
 from odradek.core.groups.group import Group
 from odradek.core.groups.offsets import CommittedOffset
 from odradek.core.groups.records import NO_EXPIRY, offset_tombstone
 from odradek.core.groups.shard import Shard
 from odradek.wire.log_records import CoordinatorRecord
-
-RECORDS_PER_WRITE_MAX: Final = 1_000  # so that a write stays below max.message.bytes
 
 
 def expired(shard: Shard, wall_ms: int) -> list[CoordinatorRecord]:
@@ -44,7 +40,3 @@ def is_expired(group: Group, offset: CommittedOffset, wall_ms: int, retention_ms
     if offset.expire_timestamp_ms != NO_EXPIRY:
         return wall_ms >= offset.expire_timestamp_ms  # old clients said how long
     return wall_ms - start_ms >= retention_ms
-
-
-def in_writes(records: list[CoordinatorRecord]) -> list[list[CoordinatorRecord]]:
-    return [records[start : start + RECORDS_PER_WRITE_MAX] for start in range(0, len(records), RECORDS_PER_WRITE_MAX)]

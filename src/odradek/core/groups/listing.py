@@ -1,8 +1,8 @@
 """DescribeGroups, ListGroups and DeleteGroups."""
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.records import offset_tombstone
 from odradek.core.groups.sequels import Answer
 from odradek.core.groups.shard import Shard

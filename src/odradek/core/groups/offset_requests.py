@@ -7,9 +7,9 @@ Invariants
  2. A fetch that requires stable offsets waits for commits that are on their way, and refuses those of open transactions.
 """
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import restart_session
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.group import Group
 from odradek.core.groups.offsets import CommittedOffset, Place
 from odradek.core.groups.records import NO_EXPIRY, offset_record, offset_tombstone

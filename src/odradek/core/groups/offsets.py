@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from odradek.core.coordinator.coordinator import NO_PRODUCER_ID
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import OffsetCommitKey, OffsetCommitValue
-
-NO_PRODUCER_ID = -1
 
 
 class Place(NamedTuple):

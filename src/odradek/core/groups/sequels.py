@@ -1,19 +1,9 @@
-"""What follows a write, where no group is concerned: an answer, or nothing; and what comes before that where one is."""
+"""What follows a write, where no group is concerned: an answer; and what comes before that where one is."""
 
-from odradek.core.groups.events import Request, Sequel, Turn
+from odradek.core.coordinator.events import Request, Sequel, Turn
 from odradek.core.groups.refusals import refusal
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
-
-
-class Nothing:
-    """Nobody waits. What could not be written, an expiry say, comes up again."""
-
-    __slots__ = ()
-
-    def committed(self, turn: Turn) -> None: ...
-
-    def failed(self, error: ErrorCode, turn: Turn) -> None: ...
 
 
 class Answer:

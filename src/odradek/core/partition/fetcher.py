@@ -12,7 +12,7 @@ Invariants
 
 from typing import Final, NamedTuple
 
-from odradek.core.groups.partitioning import SIGN_BIT, UINT32, java_hash
+from odradek.core.coordinator.partitioning import SIGN_BIT, UINT32, java_hash
 from odradek.core.partition.fetch_client import FetchClient, answers
 from odradek.core.partition.follower import Action, Follower, Step
 from odradek.core.partition.replica import TopicIdPartition

@@ -23,7 +23,7 @@ from odradek.wire.log_records import VERSION, CoordinatorRecord
 from odradek.wire.messages import ConsumerProtocolSubscription, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from odradek.core.groups.events import Request
+    from odradek.core.coordinator.events import Request
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NO_TIMESTAMP: Final = -1

@@ -6,6 +6,7 @@ Invariants
  3. A rejoin in Stable begins a rebalance only for the leader, or with other protocols.
 """
 
+from odradek.core.coordinator.events import Nothing, Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember, joining_member, protocols_of, rebalance_timeout_ms
 from odradek.core.groups.classic.rebalance import (
@@ -22,10 +23,8 @@ from odradek.core.groups.classic.stored import GroupStored, StaticMemberStored
 from odradek.core.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek.core.groups.consumer.classic_members import join_consumer_group
 from odradek.core.groups.consumer.group import ConsumerGroup
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.records import group_record, new_group_record
 from odradek.core.groups.refusals import join_refusal
-from odradek.core.groups.sequels import Nothing
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import JoinGroupRequest, SyncGroupResponse

@@ -5,10 +5,10 @@ Invariants
  2. However many leave, one rebalance begins.
 """
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
 from odradek.core.groups.consumer.classic_members import leave_answer, leave_consumer_group
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.refusals import SEVERAL_MEMBERS_FROM
 from odradek.core.groups.sequels import Answer
 from odradek.core.groups.shard import Shard

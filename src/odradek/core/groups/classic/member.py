@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from odradek.wire.messages import GroupMetadataValue, JoinGroupRequest
 
 if TYPE_CHECKING:
-    from odradek.core.groups.events import Request
+    from odradek.core.coordinator.events import Request
 
 NO_TIMEOUT = -1
 

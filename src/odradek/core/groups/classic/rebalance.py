@@ -12,9 +12,9 @@ Invariants
  3. Every member has a session timer.
 """
 
+from odradek.core.coordinator.events import Request, TimerKey, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember
-from odradek.core.groups.events import Request, TimerKey, Turn
 from odradek.core.groups.records import group_record
 from odradek.core.groups.refusals import join_answer, join_refusal
 from odradek.core.groups.shard import Shard

@@ -6,6 +6,7 @@ Invariants
  1. A group becomes Stable only when its assignment is committed: no member works on one that could be lost.
 """
 
+from odradek.core.coordinator.events import Nothing, Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember
 from odradek.core.groups.classic.rebalance import (
@@ -18,9 +19,7 @@ from odradek.core.groups.classic.rebalance import (
     session_timer,
 )
 from odradek.core.groups.consumer.group import ConsumerGroup
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.refusals import coordinator_error, join_answer, join_refusal
-from odradek.core.groups.sequels import Nothing
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import JoinGroupResponse, SyncGroupResponse

@@ -5,11 +5,11 @@ Invariants
  2. The assignment that members get is the one that is committed.
 """
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import answer_sync, restart_session, sync_timer
 from odradek.core.groups.classic.stored import AssignmentStored, sync_answer
 from odradek.core.groups.consumer.classic_members import beat_in_consumer_group, sync_consumer_group
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.records import group_record
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode

@@ -1,5 +1,6 @@
 """The timers of classic groups: a member's session, the join phase, the sync phase; and how they start after loading."""
 
+from odradek.core.coordinator.events import Nothing, TimerKey, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import (
     end_join_phase,
@@ -8,8 +9,6 @@ from odradek.core.groups.classic.rebalance import (
     prepare_rebalance,
     restart_session,
 )
-from odradek.core.groups.events import TimerKey, Turn
-from odradek.core.groups.sequels import Nothing
 from odradek.core.groups.shard import Shard
 from odradek.wire.log_records import CoordinatorRecord
 

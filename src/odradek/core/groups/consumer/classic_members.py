@@ -10,6 +10,7 @@ Invariants
 
 from msgspec.structs import replace
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.classic.member import protocols_of, rebalance_timeout_ms
 from odradek.core.groups.consumer.downgrade import can_downgrade_by_replacing, classic_assignment, downgrade
 from odradek.core.groups.consumer.draft import Draft
@@ -29,7 +30,6 @@ from odradek.core.groups.consumer.member import ClassicMetadata, ConsumerMember,
 from odradek.core.groups.consumer.regexes import RegexChange, update_regexes
 from odradek.core.groups.consumer.target import update_target
 from odradek.core.groups.consumer.timers import join_timer, restart_session, sync_timer
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.refusals import SEVERAL_MEMBERS_FROM, join_answer, join_refusal
 from odradek.core.groups.sequels import Answer
 from odradek.core.groups.shard import Shard

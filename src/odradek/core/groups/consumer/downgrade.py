@@ -10,6 +10,7 @@ Invariants
 
 from collections.abc import Sequence
 
+from odradek.core.coordinator.events import Sequel, Turn
 from odradek.core.groups.assignors.members import Partitions
 from odradek.core.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State
 from odradek.core.groups.classic.member import ClassicMember
@@ -20,7 +21,6 @@ from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import ConsumerMember
 from odradek.core.groups.consumer.timers import cancel_timers, restart_session
-from odradek.core.groups.events import Sequel, Turn
 from odradek.core.groups.records import group_record
 from odradek.core.groups.sequels import Followed
 from odradek.core.groups.shard import Shard

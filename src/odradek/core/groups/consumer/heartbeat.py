@@ -12,6 +12,7 @@ Invariants
 
 from msgspec.structs import replace
 
+from odradek.core.coordinator.events import Request, Turn
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.leaving import leave
 from odradek.core.groups.consumer.member import LEAVE_EPOCH, NO_TIMEOUT, STATIC_LEAVE_EPOCH, ConsumerMember, OwnedPartitions
@@ -29,7 +30,6 @@ from odradek.core.groups.consumer.target import update_target
 from odradek.core.groups.consumer.timers import restart_session, watch_revocation
 from odradek.core.groups.consumer.upgrade import joined_group
 from odradek.core.groups.consumer.validity import check_request
-from odradek.core.groups.events import Request, Turn
 from odradek.core.groups.sequels import Answer
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode, Refused

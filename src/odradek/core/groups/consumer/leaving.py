@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from odradek.core.coordinator.events import Request, Sequel, Turn
 from odradek.core.groups.consumer.downgrade import can_downgrade, downgrade
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
@@ -18,7 +19,6 @@ from odradek.core.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMemb
 from odradek.core.groups.consumer.records import assignment_record, epoch_record, removal
 from odradek.core.groups.consumer.regexes import forgotten_regexes
 from odradek.core.groups.consumer.timers import cancel_timers, rebalance_timer, restart_session
-from odradek.core.groups.events import Request, Sequel, Turn
 from odradek.core.groups.sequels import Answer, Followed
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode, Refused

@@ -1,12 +1,12 @@
 """What happens to consumer groups without a request: timers fire, they are loaded, topics come and go."""
 
+from odradek.core.coordinator.events import Nothing, TimerKey, Turn
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.leaving import remove_members
 from odradek.core.groups.consumer.member import MemberState
 from odradek.core.groups.consumer.regexes import resolve_regexes
 from odradek.core.groups.consumer.timers import restart_session, watch_revocation
-from odradek.core.groups.events import TimerKey, TopicsChanged, Turn
-from odradek.core.groups.sequels import Nothing
+from odradek.core.groups.events import TopicsChanged
 from odradek.core.groups.shard import Shard
 
 

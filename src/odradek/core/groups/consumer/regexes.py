@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import re2
 
+from odradek.core.coordinator.events import Nothing, TimerKey, Turn
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import ConsumerMember
 from odradek.core.groups.consumer.records import epoch_record, regex_record, regex_tombstone
-from odradek.core.groups.events import TimerKey, Turn
-from odradek.core.groups.sequels import Nothing
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode, Refused
 

@@ -7,8 +7,8 @@ consumer-sync       a classic member has not fetched its assignment
 consumer-regex      the regular expressions are to be resolved
 """
 
+from odradek.core.coordinator.events import TimerKey, Turn
 from odradek.core.groups.consumer.member import ConsumerMember, MemberState
-from odradek.core.groups.events import TimerKey, Turn
 from odradek.core.groups.shard import Shard
 
 

@@ -8,6 +8,7 @@ Invariants
  2. Nobody loses a partition by it: what a member was assigned is its target, and is what it has.
 """
 
+from odradek.core.coordinator.events import Turn
 from odradek.core.groups.assignors.members import Partitions
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.classic.member import ClassicMember
@@ -24,7 +25,6 @@ from odradek.core.groups.consumer.records import (
     target_record,
 )
 from odradek.core.groups.consumer.timers import restart_session
-from odradek.core.groups.events import Turn
 from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
