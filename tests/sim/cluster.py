@@ -51,6 +51,7 @@ class SimNode:
         self.node: Node | None = None  # that serves
         self.starting: Node  # since it has lived
         self.has_begun = False  # in this life
+        self.lives: list[bytes] = []  # the incarnations of all that have begun
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
         self.breakdowns: list[str] = []  # why those did whose disk had not failed: a full one ends nobody who has served
@@ -95,11 +96,12 @@ class SimNode:
 
         try:
             self.starting, self.has_begun = node, True
+            self.lives.append(node.incarnation_id)
             await serve(node, ready)
         except StartFailed as failed:
             reason = str(failed)
             self.ends.append(reason)
-            self.cluster.unclean[node.incarnation_id] = node.stopped.done() and node.stopped.result() is not None
+            self._note_unclean(is_sure=node.stopped.done() and node.stopped.result() is not None)
             failure = node.stopped.result() if node.stopped.done() else None
             is_full = isinstance(failure, DiskFull) and self.node is node
             if is_full or not isinstance(failure, OSError | StartFailed | None):
@@ -130,7 +132,13 @@ class SimNode:
     def _note_crash(self) -> None:
         """That this life ends without a clean stop; one that was about to stop may have left its mark already."""
         if self.has_begun:
-            self.cluster.unclean[self.starting.incarnation_id] = not self.starting.stopped.done()
+            self._note_unclean(is_sure=not self.starting.stopped.done())
+
+    def _note_unclean(self, *, is_sure: bool) -> None:
+        """Where this life has not come to register, the one before it is what the cluster knows, and its clean mark is gone."""
+        for earlier in self.lives:
+            self.cluster.unclean.setdefault(earlier, False)
+        self.cluster.unclean[self.starting.incarnation_id] = is_sure
 
     def _end(self, loop: SimLoop) -> None:
         loop.kill()
