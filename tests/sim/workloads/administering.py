@@ -123,12 +123,13 @@ class Crew:
             await self.administrator.delete_records(place, self.program.chance.randint(earliest + 1, latest))
 
     async def move(self) -> None:
-        """To other nodes where there are more, else in another order: another one is preferred then."""
+        """To other nodes where there are more, else in another order: another one is preferred then. Never to fewer: what is on
+        one node alone is lost with its power."""
         place, chance = self.any_place(), self.program.chance
-        nodes = sorted(self.administrator.view.brokers)
-        count = min(len(nodes), self.stage.topics[place.topic].replicas)
-        self.moving[place] = True
-        await self.administrator.reassign(place, chance.sample(nodes, count))
+        nodes, count = sorted(self.administrator.view.brokers), self.stage.topics[place.topic].replicas
+        if len(nodes) >= count:
+            self.moving[place] = True
+            await self.administrator.reassign(place, chance.sample(nodes, count))
 
     async def take_back(self) -> None:
         if self.moving:
