@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools")
+ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
 
 POM = """<project>
   <modelVersion>4.0.0</modelVersion>
@@ -28,9 +28,9 @@ def cache_folder() -> Path:
 
 
 def jars_folder() -> Path:
-    """The folder of the jars; fetched when it is not there."""
+    """The folder of the jars; fetched when not all of them are there."""
     folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
-    if not folder.is_dir():
+    if not all((folder / f"{name}-{KAFKA_VERSION}.jar").is_file() for name in ARTIFACTS):
         fetch(folder)
     return folder
 

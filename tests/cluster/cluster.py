@@ -40,6 +40,8 @@ Answer = TypeVar("Answer", bound=Message)
 class Cluster:
     """Nodes go by their numbers."""
 
+    node_kind = Node
+
     def __init__(self, folder: Path, layout: Layout, **settings: str) -> None:
         """`settings` go to all nodes; `{node}` in a value is the node's number. With links, the nodes reach each other through
         this process alone."""
@@ -51,7 +53,7 @@ class Cluster:
             home = str(folder / f"node-{number}")
             more = {key.replace("_", "."): value.format(node=number) for key, value in settings.items()}
             write(os.path.join(home, FILE), self.places.settings(number, home) | more)
-            self.nodes[number] = Node(number, home, os.path.join(home, FILE), self.places.address(number))
+            self.nodes[number] = self.node_kind(number, home, os.path.join(home, FILE), self.places.address(number))
         format_new([configured(node.properties) for node in self.nodes.values()])
         self.paused: set[int] = set()
         self.ended: set[int] = set(layout.nodes)  # because somebody wanted it
@@ -171,13 +173,15 @@ class Cluster:
 
         return self._known(look, "the leader of the quorum")
 
-    def coordinator(self, group: str) -> int:
+    def coordinator(self, key: str, *, is_transactional: bool = False) -> int:
+        """Of a group, or of a transactional id."""
+
         def look(number: int) -> int | None:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+            request = FindCoordinatorRequest(key_type=int(is_transactional), coordinator_keys=[key])
             answer = self.ask(number, request, 4, FindCoordinatorResponse)
             return answer.coordinators[0].node_id if answer is not None and answer.coordinators else None
 
-        return self._known(look, f"the coordinator of {group}")
+        return self._known(look, f"the coordinator of {key}")
 
     # -- waiting
 
@@ -236,8 +240,8 @@ class Cluster:
 
 
 @contextmanager
-def running(folder: Path, layout: Layout | None = None, **settings: str) -> Iterator[Cluster]:
-    cluster = Cluster(folder, layout or Layout(), **settings)
+def running(folder: Path, layout: Layout | None = None, kind: type[Cluster] = Cluster, /, **settings: str) -> Iterator[Cluster]:
+    cluster = kind(folder, layout or Layout(), **settings)
     with cluster.links:
         try:
             with cluster.explaining():
