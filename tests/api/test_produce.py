@@ -23,7 +23,7 @@ class SlowPartition:
     """Leads nothing any more when its disk has synced; what others have committed since is past what it wrote."""
 
     index, is_plain, log_start, high_watermark = 0, False, 0, 0
-    admission = cast("Admission", SimpleNamespace(admit=lambda batch, _: batch, stamps=False))
+    admission = cast("Admission", SimpleNamespace(admit=lambda batch, _: batch, stamps=False, is_plain=False))
 
     def __init__(self, code: ErrorCode | None) -> None:
         self.code = code
@@ -32,7 +32,8 @@ class SlowPartition:
     def check_acks(self, acks: int) -> None:
         assert acks in (ALL, LEADER)
 
-    async def append_later(self, *_: object) -> Appended:
+    async def append_later(self, *_: object, verification: object) -> Appended:
+        assert verification is None
         return Appended(5, 5, False)
 
     async def sync(self) -> None:

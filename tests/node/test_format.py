@@ -25,7 +25,12 @@ def test_a_folder_has_its_ids_its_features_and_its_voter(tmp_path: Path, oracle:
     levels = {
         record.name: record.feature_level for record in read_bootstrap(disk, path) if isinstance(record, FeatureLevelRecord)
     }
-    assert levels == {"metadata.version": 30, "eligible.leader.replicas.version": 1, "group.version": 1}
+    assert levels == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
     first = f"{path}/__cluster_metadata-0/{FIRST_SNAPSHOT.name}"
     assert decode_snapshot(disk.read(first)).kraft_version == 1
     printed = dump(oracle, "--cluster-metadata-decoder", "--files", f"{first},{path}/{BOOTSTRAP}")
@@ -61,7 +66,7 @@ def test_after_a_power_loss_a_folder_is_formatted_as_a_whole_or_can_be_formatted
                 found.read(f"/disk/data/{META_PROPERTIES}")
             except FileNotFoundError:
                 formatted(found, "/disk/data")
-            assert len(read_bootstrap(found, "/disk/data")) == 3
+            assert len(read_bootstrap(found, "/disk/data")) == 4
             first = found.read(f"/disk/data/__cluster_metadata-0/{FIRST_SNAPSHOT.name}")
             assert decode_snapshot(first).voters is not None
 

@@ -10,15 +10,16 @@ v12 a transaction's partitions are added by the first produce to them
 v13 topics by id
 
 A batch whose header says everything is appended inside the call, and answered in the same turn of the loop. One whose records
-must be read or compressed anew, or synced before the answer, is copied and goes on in a coroutine. With acks=all the answer
-waits, in the readers of the partitions and in one timer, until all replicas in sync have the batches.
+must be read or compressed anew, or synced before the answer, or that is the first of its transaction in a partition, is copied
+and goes on in a coroutine. With acks=all the answer waits until all replicas in sync have the batches.
 """
 
 from typing import NamedTuple
 
+from odradek.api.acknowledgement import Acknowledgement, Uncommitted
 from odradek.api.context import Context, Handled
 from odradek.api.current_leader import endpoints, leader_and_epoch
-from odradek.api.services import Appended, Partition, Timer
+from odradek.api.services import Appended, Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
 from odradek.wire.batch import (
@@ -41,6 +42,8 @@ ALL = -1
 ACKS = (ALL, 0, 1)
 ZSTD_SINCE = 7
 LEADER_SINCE = 10
+ABORTABLE_SINCE = 11
+ADDS_PARTITIONS_SINCE = 12
 TOPIC_IDS_SINCE = 13
 WITHOUT_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -48,6 +51,14 @@ WITHOUT_START = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
+)
+
+COME_AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
 )
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -62,14 +73,7 @@ class Slow(NamedTuple):
     position: int
     partition: Partition
     batch: bytearray
-
-
-class Uncommitted(NamedTuple):
-    """A batch that was appended, and whose answer waits for the other replicas."""
-
-    answer: PartitionAnswer
-    partition: Partition
-    end_offset: int
+    header: BatchHeader
 
 
 def handle(request: ProduceRequest, ctx: Context) -> Handled:
@@ -87,7 +91,11 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
             except (Refused, ProtocolError) as error:
                 answers.append(refused(data.index, error))
                 continue
-            if partition.is_plain and partition.admission.is_plausible(header, now_ms):
+            if (
+                partition.is_plain
+                and partition.admission.is_plausible(header, now_ms)
+                and not (header.attributes & TRANSACTIONAL and is_first(partition, header))
+            ):
                 try:
                     partition.check_acks(request.acks)
                     appended = partition.append(records, header, now_ms)
@@ -98,12 +106,12 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                     answers.append(refused(data.index, error, partition))
             else:
                 answers.append(PartitionAnswer(index=data.index))
-                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records)))  # the frame's memory is used again
+                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records), header))  # the frame is used again
         response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if slow:
         return append_slowly(slow, uncommitted, response, request, ctx)
     if uncommitted:
-        Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
+        acknowledge(uncommitted, response, request, ctx)
         return None
     if request.acks:
         return with_leaders(response, ctx)
@@ -149,10 +157,14 @@ def check_version(header: BatchHeader, request: ProduceRequest, ctx: Context) ->
     attributes = header.attributes
     if attributes & CODEC_MASK == Codec.ZSTD and ctx.version < ZSTD_SINCE:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_SINCE} of Produce")
-    if attributes & TRANSACTIONAL:
-        unknown = request.transactional_id is None
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if unknown else ErrorCode.INVALID_TXN_STATE
-        raise Refused(code, "transactions are not served yet")
+    if attributes & TRANSACTIONAL and request.transactional_id is None:
+        reason = "a batch of a transaction, in a request without a transactional id"
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
+
+
+def is_first(partition: Partition, header: BatchHeader) -> bool:
+    """Whether a batch begins its transaction in a partition, as far as is known."""
+    return not partition.is_in_transaction(header.producer_id, header.producer_epoch)
 
 
 def taken(partition: Partition, appended: Appended, now_ms: int) -> PartitionAnswer:
@@ -168,22 +180,71 @@ async def append_slowly(
     slow: list[Slow], uncommitted: list[Uncommitted], response: ProduceResponse, request: ProduceRequest, ctx: Context
 ) -> ProduceResponse | None:
     """Fills in the answers that take longer."""
-    for answers, position, partition, batch in slow:
+    verified = await verify(slow, request, ctx)
+    for each in slow:
+        answers, position, partition, batch, _ = each
         try:
             partition.check_acks(request.acks)
-            appended, now_ms = await admit_and_append(partition, batch, ctx)
+            verification = verified.get(partition)
+            if isinstance(verification, Refused):
+                raise verification
+            appended, now_ms = await admit_and_append(partition, batch, verification, ctx)
             answers[position] = taken(partition, appended, now_ms)
             if request.acks == ALL:  # it may be led elsewhere by now: what is committed there is not known to be this batch
                 uncommitted.append(Uncommitted(answers[position], partition, appended.last_offset + 1))
         except (Refused, ProtocolError) as error:
             answers[position] = refused(partition.index, error, partition)
     if uncommitted:
-        Acknowledgement(uncommitted, response, ctx).wait(request.timeout_ms)
+        acknowledge(uncommitted, response, request, ctx)
         return None
     if request.acks:
         return with_leaders(response, ctx)
     close_if_refused(response, ctx)
     return None
+
+
+async def verify(slow: list[Slow], request: ProduceRequest, ctx: Context) -> dict[Partition, object]:
+    """Has the coordinator add the partitions in which the transaction begins, or say that they were added: by partition what the
+    batch is to be appended with, or the Refused."""
+    found: dict[Partition, object] = {}
+    producers = {(each.header.producer_id, each.header.producer_epoch) for each in slow if each.header.attributes & TRANSACTIONAL}
+    if not producers:
+        return found
+    is_adding = ctx.version >= ADDS_PARTITIONS_SINCE
+    for each in slow:
+        header, partition = each.header, each.partition
+        if header.attributes & TRANSACTIONAL:
+            try:
+                found[partition] = partition.verify(
+                    header.producer_id, header.producer_epoch, header.base_sequence, is_adding=is_adding
+                )
+            except Refused as fenced:
+                found[partition] = fenced
+    asked = {(partition.topic, partition.index): partition for partition, each in found.items() if is_to_be_asked(each)}
+    if not asked:
+        return found
+    if len(producers) > 1:
+        several = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of several producers in one transaction")
+        return found | dict.fromkeys(asked.values(), several)
+    assert request.transactional_id is not None
+    errors = await ctx.node.enlist(request.transactional_id, *producers.pop(), list(asked), is_adding=is_adding)
+    for place, error in errors.items():
+        if error is not ErrorCode.NONE:
+            found[asked[place]] = not_enlisted(error, ctx.version)
+    return found
+
+
+def is_to_be_asked(verification: object) -> bool:
+    return verification is not None and not isinstance(verification, Refused)
+
+
+def not_enlisted(error: ErrorCode, version: int) -> Refused:
+    """What a producer is told when its coordinator did not take a partition into the transaction."""
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        error = ErrorCode.INVALID_TXN_STATE
+    if error in COME_AGAIN:
+        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction's coordinator says {error.name}: send the batch again")
+    return Refused(error, "the transaction's coordinator did not take the partition into the transaction")
 
 
 def with_leaders(response: ProduceResponse, ctx: Context) -> ProduceResponse:
@@ -205,72 +266,25 @@ def with_leaders(response: ProduceResponse, ctx: Context) -> ProduceResponse:
     return response
 
 
-async def admit_and_append(partition: Partition, batch: bytearray, ctx: Context) -> tuple[Appended, int]:
+async def admit_and_append(partition: Partition, batch: bytearray, verification: object, ctx: Context) -> tuple[Appended, int]:
     """Reads, compresses and syncs what needs it, elsewhere; then it is an append like any other."""
     now_ms = ctx.node.now_ms()
-    admitted = await ctx.node.look_into(lambda: partition.admission.admit(batch, now_ms))
-    appended = await partition.append_later(admitted, read_header(admitted), now_ms)
+    admitted: bytearray | memoryview = batch
+    header = read_header(batch)
+    if not (partition.admission.is_plain and partition.admission.is_plausible(header, now_ms)):
+        admitted = await ctx.node.look_into(lambda: partition.admission.admit(batch, now_ms))
+        header = read_header(admitted)
+    appended = await partition.append_later(admitted, header, now_ms, verification=verification)
     await partition.sync()
     return appended, now_ms
 
 
-class Acknowledgement:
-    """An answer that waits until all of its batches are committed, or its time is over."""
-
-    __slots__ = ("ctx", "response", "timer", "waits")
-
-    def __init__(self, uncommitted: list[Uncommitted], response: ProduceResponse, ctx: Context) -> None:
-        self.waits: dict[Partition, list[Uncommitted]] = {}
-        for each in uncommitted:
-            self.waits.setdefault(each.partition, []).append(each)
-        self.response = response
-        self.ctx = ctx
-        self.timer: Timer | None = None
-
-    def wait(self, timeout_ms: int) -> None:
-        self.ctx.later()
-        self.ctx.abandoned = self.stop
-        self.timer = self.ctx.node.timers.after(max(timeout_ms, 0), self.time_out)
-        for partition in list(self.waits):
-            partition.readers[self] = None
-            self.partition_changed(partition)
-
-    def partition_changed(self, partition: Partition) -> None:
-        waits = self.waits.get(partition)
-        if waits is None:
-            return
-        left = []
-        for each in waits:
-            code = partition.outcome(each.end_offset)
-            if code is None:
-                left.append(each)
-            elif code:
-                fail(each.answer, code)
-        self.waits[partition] = left
-        if not left:
-            del self.waits[partition]
-            partition.readers.pop(self, None)
-            if not self.waits:
-                self.finish()
-
-    def time_out(self) -> None:
-        for waits in self.waits.values():
-            for each in waits:
-                fail(each.answer, ErrorCode.REQUEST_TIMED_OUT)
-        self.finish()
-
-    def finish(self) -> None:
-        self.stop()
-        self.ctx.answer(with_leaders(self.response, self.ctx))
-
-    def stop(self) -> None:
-        """Waits no longer."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        for partition in self.waits:
-            partition.readers.pop(self, None)
-        self.waits = {}
+def acknowledge(uncommitted: list[Uncommitted], response: ProduceResponse, request: ProduceRequest, ctx: Context) -> None:
+    """Answers when all replicas in sync have the batches."""
+    acknowledgement = Acknowledgement(uncommitted, fail, lambda: ctx.answer(with_leaders(response, ctx)))
+    ctx.later()
+    ctx.abandoned = acknowledgement.stop
+    acknowledgement.wait(ctx.node.timers, request.timeout_ms)
 
 
 def fail(answer: PartitionAnswer, code: ErrorCode) -> None:

@@ -16,6 +16,7 @@ from odradek.core.metadata.image import MetadataImage
 from odradek.core.partition.admission import Admission
 from odradek.core.partition.fetch_sessions import Sessions
 from odradek.core.partition.replica import Replica as FollowerState
+from odradek.core.transactions.transaction import TopicIndex
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
@@ -159,12 +160,28 @@ class Partition(Readable, Protocol):
         """Below it no replica that can be reached has anything; -1 while one of them has not fetched."""
         ...
 
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has an open transaction here."""
+        ...
+
+    def verify(self, producer_id: int, epoch: int, sequence: int, *, is_adding: bool) -> object:
+        """What has to come with the first batch of a transaction; None when its coordinator need not be asked before. Refused
+        when the producer is fenced."""
+        ...
+
+    async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
+        """The end of a transaction. Refused when it cannot be."""
+        ...
+
     def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """Appends a produced batch; its bytes may be used again afterwards. Refused or ProtocolError when it cannot be."""
         ...
 
-    async def append_later(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        """The same, where it may have to wait for others, or for a slow disk. The bytes are not used again until then."""
+    async def append_later(
+        self, records: bytearray | memoryview, header: BatchHeader, now_ms: int, *, verification: object
+    ) -> Appended:
+        """The same, where it may have to wait for others, or for a slow disk. The bytes are not used again until then. With what
+        `verify` gave."""
         ...
 
     def check_acks(self, acks: int) -> None:
@@ -236,20 +253,46 @@ class ControllerSeam(Protocol):
         ...
 
 
-class Groups(Protocol):
-    """The group coordinators of this node."""
+class Coordinators(Protocol):
+    """The coordinators of groups, or of transactions, on this node."""
 
-    def submit(self, group_id: str, request: Message, ctx: Context, failed: Callable[[ErrorCode], Message]) -> None:
-        """Hands a request to the coordinator of a group, which answers `ctx` at some time; `failed` makes the answer when
+    def submit(self, name: str, request: Message, ctx: Context, failed: Callable[[ErrorCode], Message]) -> None:
+        """Hands a request to the coordinator of a name, which answers `ctx` at some time; `failed` makes the answer when
         the coordinator is not here, or is being loaded."""
         ...
 
-    async def ask(self, group_id: str, request: Message, ctx: Context) -> Message | ErrorCode:
-        """The same for a part of a request that concerns several groups: the coordinator's answer, or why there is none."""
+    def begin(
+        self,
+        name: str,
+        request: Message,
+        ctx: Context,
+        given: Callable[[Message | ErrorCode], None],
+        version: int | None = None,
+    ) -> None:
+        """The same for a part of a request that concerns several names: the coordinator's answer, or why there is none. With the
+        version of `request`, where it is another one than the client's."""
+        ...
+
+    async def ask(self, name: str, request: Message, ctx: Context) -> Message | ErrorCode:
+        """The same, for what only somebody can answer who is sure to be the coordinator, and knows what is committed."""
         ...
 
     async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
         """The answers of all coordinators that are loaded, and an error when some are not."""
+        ...
+
+
+class Groups(Coordinators, Protocol):
+    def place_of(self, group_id: str) -> tuple[Partition, TopicIndex] | ErrorCode:
+        """The partition that the offsets of a group are in, if it is coordinated here."""
+        ...
+
+    async def ask_verified(self, group_id: str, request: Message, ctx: Context, verification: object) -> Message | ErrorCode:
+        """A request that writes within a transaction."""
+        ...
+
+    def marked(self, index: int, offset: int, producer_id: int, is_commit: bool) -> None:
+        """The end of a transaction was appended to a partition of the groups."""
         ...
 
 
@@ -291,6 +334,8 @@ class Services(Protocol):
     @property
     def groups(self) -> Groups: ...
     @property
+    def transactions(self) -> Coordinators: ...
+    @property
     def timers(self) -> Timers: ...
     @property
     def loggers(self) -> Loggers: ...
@@ -329,6 +374,12 @@ class Services(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs what nobody waits for."""
+        ...
+
+    async def enlist(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicIndex], *, is_adding: bool
+    ) -> Mapping[TopicIndex, ErrorCode]:
+        """Has the coordinator of a transaction, wherever it is, add partitions, or say whether they were added."""
         ...
 
     async def new_producer_id(self) -> int:

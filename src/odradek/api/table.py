@@ -5,6 +5,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from odradek.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
     alter_configs,
@@ -30,8 +32,10 @@ from odradek.api import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
     end_quorum_epoch,
+    end_txn,
     envelope,
     fetch,
     fetch_snapshot,
@@ -45,6 +49,7 @@ from odradek.api import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -53,10 +58,12 @@ from odradek.api import (
     produce,
     remove_raft_voter,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
 )
 from odradek.wire.apis import APIS
 from odradek.wire.message import Message
@@ -81,6 +88,11 @@ SERVED: tuple[ModuleType, ...] = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     describe_configs,
     alter_configs,
     incremental_alter_configs,
@@ -95,6 +107,8 @@ SERVED: tuple[ModuleType, ...] = (
     update_features,
     describe_cluster,
     describe_producers,
+    describe_transactions,
+    list_transactions,
     unregister_broker,
     consumer_group_heartbeat,
     consumer_group_describe,

@@ -14,7 +14,7 @@ Invariants
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from odradek.log.config import INT32_MAX, LogConfig
 from odradek.log.disk import Disk, DiskFull, File
@@ -23,7 +23,7 @@ from odradek.log.flush import Flush
 from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
-from odradek.log.producer_state import ProducerRefused, ProducerState, Verification
+from odradek.log.producer_state import ProducerRefused, ProducerState
 from odradek.log.replay import check_end_marker, note_batch, replay
 from odradek.log.retention import expired_segments
 from odradek.log.segment import Damage, FileRange, Segment, Slice
@@ -50,6 +50,14 @@ class Origin(Enum):
     CLIENT = auto()
     COORDINATOR = auto()  # groups, transactions and their markers
     RAFT = auto()  # the leader of the metadata quorum
+
+
+class Manner(TypedDict, total=False):
+    """Of an append that is not a client's, or is a part of a transaction."""
+
+    origin: Origin
+    verification: object  # that `ProducerState.verify` gave before the coordinator was asked
+    transaction_version: int  # of a marker
 
 
 class Appended(NamedTuple):
@@ -125,7 +133,7 @@ class Log:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         header: BatchHeader | None = None,
-        verification: Verification | None = None,
+        verification: object = None,
         transaction_version: int = 0,
         unwritten: list[tuple[int, BatchHeader]] | None = None,
     ) -> Appended:
@@ -158,7 +166,7 @@ class Log:
             unwritten += placed
         return Appended(first_offset, offset - 1)
 
-    def _checked(self, header: BatchHeader, verification: Verification | None) -> BatchMetadata | None:
+    def _checked(self, header: BatchHeader, verification: object) -> BatchMetadata | None:
         """What is known of a client's batch, also from before a restart."""
         try:
             return self.producers.check(header, verification)

@@ -85,7 +85,7 @@ class ProducerState(ProducerSnapshots):
 
     # -- before an append
 
-    def check(self, header: BatchHeader, verification: Verification | None = None) -> BatchMetadata | None:
+    def check(self, header: BatchHeader, verification: object = None) -> BatchMetadata | None:
         """Whether a client's batch may be appended: None, or the same batch when it was appended before.
 
         ProducerRefused when it may not. `verification` is what `verify` gave when the coordinator was asked.
@@ -108,7 +108,7 @@ class ProducerState(ProducerSnapshots):
                 self._check_transaction(header, producer)
         return None
 
-    def check_from_coordinator(self, header: BatchHeader, verification: Verification | None = None) -> None:
+    def check_from_coordinator(self, header: BatchHeader, verification: object = None) -> None:
         """Whether a coordinator's data may be appended for a producer. It has no sequence that could be checked."""
         producer = self.producers.get(header.producer_id)
         if header.attributes & TRANSACTIONAL:
@@ -168,7 +168,7 @@ class ProducerState(ProducerSnapshots):
             )
             raise ProducerRefused(ErrorCode.INVALID_TXN_STATE, message)
 
-    def _check_verified(self, header: BatchHeader, producer: Producer | None, verification: Verification | None) -> None:
+    def _check_verified(self, header: BatchHeader, producer: Producer | None, verification: object) -> None:
         if producer is not None:
             if producer.has_transaction and producer.epoch == header.producer_epoch:
                 return

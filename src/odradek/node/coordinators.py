@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from odradek.api.context import Context
 from odradek.core.coordinator.coordinator import Coordinator
 from odradek.core.coordinator.events import (
+    NOBODY,
     CancelTimer,
     Committed,
     Effect,
@@ -165,14 +166,29 @@ class Shard(Generic[Machine]):
         for number, record in enumerate(write.records):
             key, value = encode_coordinator_record(record.key, record.value, record.version)
             entries.append(Record(number, wall_ms, key, value))
+        author = write.author
+        batch = build(
+            entries,
+            base_sequence=0,
+            codec=self.codec,
+            producer_id=author.producer_id,
+            producer_epoch=author.epoch,
+            transactional=author is not NOBODY,
+        )
         try:
-            appended = self.partition.append_own(build(entries, base_sequence=0, codec=self.codec), wall_ms)
+            appended = self.partition.append_own(batch, wall_ms, author.verification)
         except Refused as refused:
             logger.warning("%s: its coordinator could not write: %s", self.partition, refused)
             self.events.append(WriteFailed(write, refused.code))
             return
         self.coordinator.appended(write, appended.first_offset)
         self._tell_committed()
+
+    def marked(self, offset: int, producer_id: int, is_commit: bool) -> None:
+        """The end of a transaction was appended. One that is being loaded comes to it by itself."""
+        if self.is_loaded:
+            self.coordinator.replay_end_of_transaction(offset, producer_id, is_commit)
+            self._tell_committed()
 
     def _set_timer(self, key: TimerKey, deadline_ms: int) -> None:
         if (timer := self.running.pop(key, None)) is not None:
@@ -235,6 +251,22 @@ class Coordinators(ABC, Generic[Hosted]):
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
+    def begin(
+        self,
+        name: str,
+        request: Message,
+        ctx: Context,
+        given: Callable[[Message | ErrorCode], None],
+        version: int | None = None,
+    ) -> None:
+        shard = self.find(name)
+        if isinstance(shard, ErrorCode):
+            given(shard)
+        else:
+            asked = of_client(given, request, ctx)
+            asked.version = ctx.version if version is None else version
+            shard.step(asked)
+
     def submit(self, name: str, request: Message, ctx: Context, failed: Callable[[ErrorCode], Message]) -> None:
         ctx.later()
         shard = self.find(name)
@@ -266,14 +298,16 @@ class Coordinators(ABC, Generic[Hosted]):
         self.shards.clear()
 
 
-async def ask(shard: Shard[Any], request: Message, ctx: Context) -> Message:
+async def ask(shard: Shard[Any], request: Message, ctx: Context, verification: object = None) -> Message:
     answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
     def give(response: Message) -> None:
         if not answer.done():
             answer.set_result(response)
 
-    shard.step(of_client(give, request, ctx))
+    asked = of_client(give, request, ctx)
+    asked.verification = verification
+    shard.step(asked)
     return await answer
 
 

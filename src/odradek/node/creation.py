@@ -48,6 +48,19 @@ def wanted_topic(config: BrokerConfig, name: str) -> Topic:
                     "segment.bytes": str(config.integer("offsets.topic.segment.bytes")),
                 },
             )
+        case "__transaction_state":
+            return internal(
+                name,
+                config.integer("transaction.state.log.num.partitions"),
+                config.integer("transaction.state.log.replication.factor"),
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "unclean.leader.election.enable": "false",
+                    "min.insync.replicas": str(config.integer("transaction.state.log.min.isr")),
+                    "segment.bytes": str(config.integer("transaction.state.log.segment.bytes")),
+                },
+            )
         case _:
             return Topic(name=name, num_partitions=DEFAULT, replication_factor=DEFAULT)
 

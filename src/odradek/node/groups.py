@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from odradek.api.context import Context
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.config.group import group_config as settings_of
 from odradek.core.controller.configs import GROUP_RESOURCE
@@ -11,10 +12,13 @@ from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.groups.events import ConfigChanged, GroupEvent, TopicsChanged, TopicsDeleted
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.image import MetadataImage
-from odradek.node.coordinators import Coordinators, Shard
+from odradek.core.transactions.transaction import TopicIndex
+from odradek.node.coordinators import Coordinators, Shard, ask
 from odradek.node.partition import Partition
 from odradek.node.timers import Timers
 from odradek.wire.compression import Codec
+from odradek.wire.errors import ErrorCode
+from odradek.wire.message import Message
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -31,6 +35,21 @@ class Groups(Coordinators[Shard[GroupCoordinator]]):
         coordinator = GroupCoordinator(self.config, lambda: str(unique_id()), partition.high_watermark, self.image)
         codec = Codec(self.config.offsets_topic_compression_codec)
         return Shard(partition, coordinator, codec, self.timers, self.now_ms)
+
+    def place_of(self, group_id: str) -> tuple[Partition, TopicIndex] | ErrorCode:
+        """The partition that the offsets of a group are in, if it is coordinated here."""
+        shard = self.find(group_id)
+        return shard if isinstance(shard, ErrorCode) else (shard.partition, (self.topic, shard.partition.index))
+
+    async def ask_verified(self, group_id: str, request: Message, ctx: Context, verification: object) -> Message | ErrorCode:
+        """A request that writes within a transaction."""
+        shard = self.find(group_id)
+        return shard if isinstance(shard, ErrorCode) else await ask(shard, request, ctx, verification)
+
+    def marked(self, index: int, offset: int, producer_id: int, is_commit: bool) -> None:
+        """The end of a transaction was appended to a partition of the groups."""
+        if (shard := self.shards.get(index)) is not None:
+            shard.marked(offset, producer_id, is_commit)
 
     async def follow(self, led: dict[int, Partition], delta: Delta) -> None:
         """Follows the metadata, and tells the coordinators what became of topics."""

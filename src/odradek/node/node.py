@@ -27,19 +27,21 @@ from odradek.core.controller.controller import ControllerConfig
 from odradek.core.controller.replication import ReplicationRules
 from odradek.core.controller.topics import TopicRules
 from odradek.core.metadata.delta import Delta
-from odradek.core.metadata.features import SERVED, UnsupportedFeature, supported_features
+from odradek.core.metadata.features import SERVED, TRANSACTION_VERSION, UnsupportedFeature, supported_features
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from odradek.core.partition.broker_session import BrokerSession
 from odradek.core.partition.fetch_sessions import Sessions
 from odradek.core.partition.fetcher import FetcherSettings
 from odradek.core.partition.replication_quota import ReplicationQuotas
 from odradek.core.raft.batches import CorruptSnapshot
+from odradek.core.transactions.transaction import TopicIndex
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.folder import LogFolder
 from odradek.node.background import Background
 from odradek.node.controller import ControllerHost
 from odradek.node.controller_link import ControllerLink
 from odradek.node.creation import create_on_demand, described
+from odradek.node.enlisting import Enlisting
 from odradek.node.errors import StartFailed
 from odradek.node.folders import Folders, log_dir, open_folders, open_log_folders
 from odradek.node.format import read_bootstrap
@@ -56,6 +58,7 @@ from odradek.node.quorum_config import QuorumConfig
 from odradek.node.replication import Replication
 from odradek.node.reserve import RESERVE_BYTES, Reserve
 from odradek.node.timers import Timers
+from odradek.node.transactions import TRANSACTION_STATE, Transactions
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -242,6 +245,7 @@ class Node:
             offline_folders=folders.offline,
         )
         self.partitions.quotas = ReplicationQuotas(self.node_id, self.config)
+        self.partitions.verifies_transactions = self.config.flag("transaction.partition.verification.enable")
         self.partitions.replication = Replication(
             self.partitions,
             self.config.inter_broker_listener_name,
@@ -251,6 +255,8 @@ class Node:
             self.config.integer("replica.socket.timeout.ms"),
         )
         self.groups = Groups(self.image, self.config, self.timers, self.now_ms)
+        self.transactions = Transactions(self, self.timers, self.now_ms)
+        self.enlisting = Enlisting(self)
         self.follower = self.loop.create_task(self._follow_all())
         self.lifecycle = Lifecycle(
             self.link,
@@ -368,6 +374,9 @@ class Node:
             self.groups.configure(self.config)
         await self.partitions.follow(delta)
         await self.groups.follow(self.partitions.by_name.get(CONSUMER_OFFSETS, {}), delta)
+        await self.transactions.follow_partitions(self.partitions.by_name.get(TRANSACTION_STATE, {}))
+        if TRANSACTION_VERSION in delta.features:
+            self.transactions.configure(self.config)
 
     async def followed(self, seconds_max: float | None = FOLLOWED_SECONDS_MAX) -> None:
         """Until partitions and groups are what the image says now, or for so long."""
@@ -391,6 +400,7 @@ class Node:
             for topic in self.partitions.by_name:
                 self.partitions.configure(topic)
             self.groups.configure(self.config)
+            self.transactions.configure(self.config)
 
     # -- what the APIs use
 
@@ -424,6 +434,11 @@ class Node:
 
     async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
         return await create_on_demand(self, topics)
+
+    async def enlist(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicIndex], *, is_adding: bool
+    ) -> Mapping[TopicIndex, ErrorCode]:
+        return await self.enlisting.enlist(transactional_id, producer_id, epoch, partitions, is_adding=is_adding)
 
     async def new_producer_id(self) -> int:
         """The next of the block that this broker has; another block when it is used up."""
@@ -489,6 +504,8 @@ class Node:
         await self.lifecycle.close()
         await self.followed(None)
         self.groups.close()
+        self.transactions.close()
+        self.enlisting.close()
         for listener in self.listeners:
             if not listener.is_controller:
                 listener.close()

@@ -9,7 +9,7 @@ Invariants
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.services import Found, Reader
 from odradek.core.config.topic import TopicConfig
@@ -20,11 +20,11 @@ from odradek.core.partition.leader import NO_EPOCH, Leader
 from odradek.core.partition.replica import Replica
 from odradek.log.config import INT64_MAX, LogConfig
 from odradek.log.disk import DiskFailed, DiskFull
-from odradek.log.log import Appended, Log, Origin
+from odradek.log.log import Appended, Log, Manner, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
 from odradek.node.readable import Readable
-from odradek.wire.batch import BatchHeader
+from odradek.wire.batch import BatchHeader, read_header
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Partition(Readable):
         self.writing = host.writing_of(log)
         self.writing.partitions[self] = None
         self.leader = Leader(host.node_id, host.image.brokers, host.session, host.lag_time_max_ms, log.high_watermark)
+        self.log.producers.verifies_transactions = host.verifies_transactions
         self.configure(config)
         self.lead(state)
 
@@ -77,23 +78,25 @@ class Partition(Readable):
     def low_watermark(self) -> int:
         return self.leader.low_watermark(self.log.lasting_start, self.host.monotonic_ms())
 
-    def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    def append(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int, **how: Unpack[Manner]) -> Appended:
         began_s = self.writing.seconds()
         try:
-            appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header)
+            appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header, **how)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
         self.writing.appended(began_s)
         self.host.grew(self)
         return appended
 
-    async def append_later(self, records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    async def append_later(
+        self, records: bytearray | memoryview, header: BatchHeader, now_ms: int, **how: Unpack[Manner]
+    ) -> Appended:
         """The same, where it may have to wait for others, or for a slow disk. The bytes belong to the log until then."""
         self.check_open()
         if self.writing.is_at_once or self.topic in INTERNAL_TOPICS:
-            return self.append(records, header, now_ms)
+            return self.append(records, header, now_ms, **how)
         try:
-            return await self.writing.append(self, records, header, now_ms)
+            return await self.writing.append(self, records, header, now_ms, how)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
 
@@ -137,17 +140,42 @@ class Partition(Readable):
         """A follower was sent so many bytes."""
         self.host.quotas.leader.copied(self.topic, self.index, size, self.host.monotonic_ms())
 
-    def append_own(self, records: bytearray, now_ms: int) -> Appended:
+    def append_own(self, records: bytearray, now_ms: int, verification: object = None) -> Appended:
         """Appends what a coordinator of this node writes."""
         self.check_open()
         self.check_acks(ACKS_ALL)
         self.writing.check()
         try:
-            appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+            appended = self.log.append(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=Origin.COORDINATOR,
+                verification=verification,
+            )
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
         self.host.grew(self)
         return appended
+
+    # -- transactions
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has an open transaction here, so that nobody has to be asked about its next batch."""
+        producer = self.log.producers.producers.get(producer_id)
+        return producer is not None and producer.has_transaction and producer.epoch == epoch
+
+    def verify(self, producer_id: int, epoch: int, sequence: int, *, is_adding: bool) -> object:
+        """What has to come with the first batch of a transaction, to be asked for before the transaction's coordinator is: no
+        batch may overtake it. None when nobody has to be asked. Refused when the producer is fenced."""
+        if not self.log.producers.verifies_transactions:
+            return None
+        return self.log.producers.verify(producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.now_ms())
+
+    async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
+        """The end of a transaction, of a coordinator that may be elsewhere."""
+        how: Manner = {"origin": Origin.COORDINATOR, "transaction_version": transaction_version}
+        return await self.append_later(marker, read_header(marker), now_ms, **how)
 
     async def sync(self) -> None:
         """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""

@@ -87,6 +87,7 @@ class Partitions:
         self.by_leader: dict[Leader, Partition] = {}
         self.isr_reports = IsrReports(node_id, self.monotonic_ms, self._moved)
         self.quotas: ReplicationQuotas
+        self.verifies_transactions = True  # by transaction.partition.verification.enable
         self.directories = DirectoryReport(node_id, image)
         self.replication: Replication
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.log.folder import LogFolder
-from odradek.log.log import Appended, Log
+from odradek.log.log import Appended, Log, Manner
 from odradek.log.write import Write
 from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ErrorCode, Refused
@@ -78,14 +78,16 @@ class Writing:
         if self.is_reserved:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: the disk is full")
 
-    async def append(self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Appended:
+    async def append(
+        self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int, how: Manner
+    ) -> Appended:
         """Appends on a thread, when those before it are done. Refused, ProtocolError, DiskFull or DiskFailed when that fails."""
         self.check()
         if len(self.tasks) >= WRITES_WAITING_MAX:
             raise Refused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {len(self.tasks)} writes wait for the disk already"
             )
-        return await self._start(self._append(partition, records, header, now_ms))
+        return await self._start(self._append(partition, records, header, now_ms, how))
 
     async def append_as_follower(self, log: Log, records: Buffer, now_ms: int, is_followed: Callable[[], bool]) -> None:
         """The same for what a leader sent."""
@@ -103,13 +105,13 @@ class Writing:
         return await asyncio.shield(task)  # what is being written is noted, also when nobody waits for it any more
 
     async def _append(
-        self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int
+        self, partition: "Partition", records: bytearray | memoryview, header: BatchHeader, now_ms: int, how: Manner
     ) -> Appended:
         log, batches = partition.log, list[tuple[int, BatchHeader]]()
         async with self.locks.setdefault(log, asyncio.Lock()):
             partition.check_open()
             epoch = partition.leader_epoch
-            appended = log.append(records, leader_epoch=epoch, now_ms=now_ms, header=header, unwritten=batches)
+            appended = log.append(records, leader_epoch=epoch, now_ms=now_ms, header=header, unwritten=batches, **how)
             if not appended.is_duplicate:
                 write = Write(log, records, batches, now_ms)
                 await self._write(write, lambda: not partition.is_closed and partition.leader_epoch == epoch)

@@ -196,8 +196,8 @@ def test_a_registration_is_refused(change: dict[str, object], error: ErrorCode, 
 def test_a_broker_that_does_not_support_a_finalized_level_is_refused() -> None:
     image = cluster([])
     asked = request(image)
-    image.replay(FeatureLevelRecord(name="transaction.version", feature_level=2))
-    with pytest.raises(Refused, match=r"does not support finalized version 2 of transaction\.version") as refusal:
+    image.replay(FeatureLevelRecord(name="share.version", feature_level=1))
+    with pytest.raises(Refused, match=r"does not support finalized version 1 of share\.version") as refusal:
         register(image, asked)
     assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
 
@@ -246,10 +246,10 @@ def test_no_producer_id_is_given_out_twice() -> None:
 
 
 def test_levels_that_were_found_are_supported_and_newer_ones_stop_the_start() -> None:
-    kept = {"metadata.version": 30, "transaction.version": 2}
+    kept = {"metadata.version": 30, "share.version": 1}
     check_levels(kept)
-    assert supported_features(kept)["transaction.version"] == (0, 2)
-    assert "transaction.version" not in supported_features({"metadata.version": 30})
+    assert supported_features(kept)["share.version"] == (0, 1)
+    assert "share.version" not in supported_features({"metadata.version": 30})
     for name, level in (("metadata.version", 31), ("transaction.version", 3), ("new.version", 1)):
         with pytest.raises(UnsupportedFeature, match=f"{name} at level {level}"):
             check_levels({name: level})

@@ -20,6 +20,7 @@ from odradek.core.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_MAX,
     SERVED,
+    TRANSACTION_VERSION,
     RecordVersions,
     release,
 )
@@ -35,7 +36,11 @@ from odradek.wire.messages import (
 
 TRANSACTION_NAME = "Bootstrap records"
 ABORT_REASON = "Controller failover"
-DEFAULT_SINCE: Final = {GROUP_VERSION: 22, ELR_VERSION: 26}  # the metadata.version from which on a new cluster has them
+DEFAULT_SINCE: Final = {  # the metadata.version from which on a new cluster has them
+    GROUP_VERSION: 22,
+    TRANSACTION_VERSION: 24,
+    ELR_VERSION: 26,
+}
 NEEDED_BY: Final = {ELR_VERSION: 23}  # the metadata.version without which they cannot be
 
 

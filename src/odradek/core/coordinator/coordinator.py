@@ -31,13 +31,13 @@ from odradek.core.coordinator.events import (
     Write,
     WriteFailed,
 )
+from odradek.wire.batch import NO_PRODUCER_ID
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import CoordinatorRecord
 from odradek.wire.message import Message
 
 COMMIT_TIMER: Final[TimerKey] = ("commit",)
 RECORDS_PER_WRITE_MAX: Final = 1_000  # so that a write stays below max.message.bytes
-NO_PRODUCER_ID: Final = -1
 
 
 class Waiting:
@@ -92,7 +92,7 @@ class Coordinator(ABC):
         """What happens to this kind of coordinator alone."""
 
     @abstractmethod
-    def _commit(self) -> None:
+    def _commit(self, turn: Turn) -> None:
         """The high watermark has moved; who waits for it is told afterwards."""
 
     # What the log says
@@ -110,7 +110,7 @@ class Coordinator(ABC):
     def appended(self, write: Write, base_offset: int) -> None:
         """The records of a write are in the log from this offset on."""
         for index, record in enumerate(write.records):
-            self.replay(base_offset + index, record.key, record.value)
+            self.replay(base_offset + index, record.key, record.value, write.author.producer_id)
         self.writes.append(Waiting(self.log_end - 1, write.deadline_ms, write.sequel))
 
     # Life
@@ -149,7 +149,7 @@ class Coordinator(ABC):
 
     def _advance(self, high_watermark: int, turn: Turn) -> None:
         self.high_watermark = max(self.high_watermark, high_watermark)
-        self._commit()
+        self._commit(turn)
         while self.writes and self.writes[0].last_offset < self.high_watermark:
             self.writes.popleft().sequel.committed(turn)
 

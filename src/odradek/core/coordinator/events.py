@@ -10,10 +10,11 @@ Invariants
  2. A `Reply` that rests on a `Write` comes after the high watermark has passed its records.
 """
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
+from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.wire.errors import ErrorCode
 from odradek.wire.log_records import CoordinatorRecord
 from odradek.wire.message import Message
@@ -37,6 +38,7 @@ class Request(Struct, eq=False):
     version: int
     client_id: str
     client_host: str  # as Kafka writes it: "/127.0.0.1"
+    verification: object = None  # the host's: of the transaction that it belongs to
 
 
 class TimerFired(Struct):
@@ -61,12 +63,24 @@ class Reply(Struct, eq=False):
     response: Message
 
 
+class Author(Struct, frozen=True):
+    """Whose transaction records are written in."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+    verification: object = None
+
+
+NOBODY: Final = Author()
+
+
 class Write(Struct, eq=False):
     """Records that must be appended together, and what follows when they are committed, or are not."""
 
     records: list[CoordinatorRecord]
     sequel: "Sequel"
     deadline_ms: int  # when the coordinator waits no longer for the commit
+    author: Author = NOBODY
 
 
 class SetTimer(Struct):
@@ -93,9 +107,9 @@ class Turn(Struct, eq=False):
     def reply(self, ticket: Ticket, response: Message) -> None:
         self.effects.append(Reply(ticket, response))
 
-    def write(self, records: list[CoordinatorRecord], sequel: "Sequel") -> None:
+    def write(self, records: list[CoordinatorRecord], sequel: "Sequel", author: Author = NOBODY) -> None:
         assert records
-        self.effects.append(Write(records, sequel, self.now.monotonic_ms + self.commit_timeout_ms))
+        self.effects.append(Write(records, sequel, self.now.monotonic_ms + self.commit_timeout_ms, author))
 
     def settle(self, sequel: "Sequel") -> None:
         """What follows when all that was appended before is committed: at once, as a rule."""

@@ -33,7 +33,7 @@ from odradek.core.groups.consumer.heartbeat import consumer_heartbeat
 from odradek.core.groups.events import ConfigChanged, TopicsChanged, TopicsDeleted
 from odradek.core.groups.expiry import expired
 from odradek.core.groups.listing import delete_groups, describe_groups, list_groups
-from odradek.core.groups.offset_requests import commit_offsets, delete_offsets, fetch_offsets
+from odradek.core.groups.offset_requests import commit_in_transaction, commit_offsets, delete_offsets, fetch_offsets
 from odradek.core.groups.records import offset_tombstone
 from odradek.core.groups.sequels import Answer, Followed
 from odradek.core.groups.shard import Shard
@@ -54,6 +54,7 @@ from odradek.wire.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
 
 EXPIRY_TIMER: Final[TimerKey] = ("offsets-expiry",)
@@ -82,7 +83,7 @@ class GroupCoordinator(Coordinator):
     def _replay_end(self, offset: int, producer_id: int, is_commit: bool) -> None:
         self.shard.offsets.replay_end_of_transaction(offset, producer_id, is_commit)
 
-    def _commit(self) -> None:
+    def _commit(self, turn: Turn) -> None:  # noqa: ARG002 - nothing follows from it
         self.shard.offsets.commit(self.high_watermark)
 
     # Life
@@ -136,6 +137,8 @@ class GroupCoordinator(Coordinator):
                 consumer_heartbeat(shard, request, message, turn)
             case OffsetFetchRequest():
                 self._answer_fetch(request, message, turn)
+            case TxnOffsetCommitRequest():
+                commit_in_transaction(shard, request, message, turn)
             case JoinGroupRequest():
                 join_group(shard, request, message, turn)
             case SyncGroupRequest():

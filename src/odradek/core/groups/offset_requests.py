@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete, for groups of any type.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, for groups of any type.
 
 Topics come with their names, and with their ids where the client used ids: the API resolves the one from the other.
 
@@ -7,7 +7,7 @@ Invariants
  2. A fetch that requires stable offsets waits for commits that are on their way, and refuses those of open transactions.
 """
 
-from odradek.core.coordinator.events import Request, Turn
+from odradek.core.coordinator.events import Author, Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import restart_session
 from odradek.core.groups.group import Group
@@ -27,6 +27,8 @@ from odradek.wire.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 
 GROUP_ID_NOT_FOUND_FROM = 9
@@ -63,6 +65,48 @@ def commit_offsets(shard: Shard, request: Request, message: OffsetCommitRequest,
     if records:
         return turn.write(records, Answer(request, response))
     return turn.reply(request.ticket, response)
+
+
+def commit_in_transaction(shard: Shard, request: Request, message: TxnOffsetCommitRequest, turn: Turn) -> None:
+    """Offsets that nobody sees before the transaction is committed."""
+    group = shard.groups.get(message.group_id)
+    error = check_transactional_commit(group, message, request.version)
+    if error is not ErrorCode.NONE:
+        return turn.reply(request.ticket, refusal(message, error, request.version))
+    records: list[CoordinatorRecord] = []
+    response = TxnOffsetCommitResponse()
+    for topic in message.topics:
+        answers = []
+        for partition in topic.partitions:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if is_acceptable(shard, partition.committed_metadata):
+                error = ErrorCode.NONE
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=partition.committed_metadata or "",
+                    commit_timestamp=turn.now.wall_ms,
+                    topic_id=topic.topic_id,
+                )
+                records.append(offset_record(Place(message.group_id, topic.name, partition.partition_index), value))
+            answer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+            answers.append(answer(partition_index=partition.partition_index, error_code=error))
+        answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+            name=topic.name, topic_id=topic.topic_id, partitions=answers
+        )
+        response.topics.append(answered)
+    if records:
+        author = Author(message.producer_id, message.producer_epoch, request.verification)
+        return turn.write(records, Answer(request, response), author)
+    return turn.reply(request.ticket, response)
+
+
+def check_transactional_commit(group: Group | None, message: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+    generation_id = message.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    error = group.check_offset_commit(message.member_id, message.group_instance_id, generation_id, True, version)
+    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
 def check_commit(group: Group | None, message: OffsetCommitRequest, version: int) -> ErrorCode:

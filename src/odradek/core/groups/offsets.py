@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from odradek.core.coordinator.coordinator import NO_PRODUCER_ID
+from odradek.wire.batch import NO_PRODUCER_ID
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import OffsetCommitKey, OffsetCommitValue
 

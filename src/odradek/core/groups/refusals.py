@@ -29,6 +29,8 @@ from odradek.wire.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 
 SEVERAL_MEMBERS_FROM: Final = 3  # the version of LeaveGroup
@@ -75,6 +77,8 @@ def refusal(message: Message, error: ErrorCode, version: int) -> Message:
             return LeaveGroupResponse(error_code=error)
         case OffsetCommitRequest():
             return OffsetCommitResponse(topics=[refused_commit(topic, error) for topic in message.topics])
+        case TxnOffsetCommitRequest():
+            return TxnOffsetCommitResponse(topics=[refused_transactional(topic, error) for topic in message.topics])
         case OffsetFetchRequest():
             return refused_fetch(message, error, version)
         case OffsetDeleteRequest():
@@ -101,6 +105,14 @@ def refused_commit(
     partition = OffsetCommitResponse.OffsetCommitResponsePartition
     partitions = [partition(partition_index=found.partition_index, error_code=error) for found in topic.partitions]
     return OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def refused_transactional(
+    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, error: ErrorCode
+) -> TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic:
+    partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+    partitions = [partition(partition_index=found.partition_index, error_code=error) for found in topic.partitions]
+    return TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
 def refused_fetch(message: OffsetFetchRequest, error: ErrorCode, version: int) -> OffsetFetchResponse:

@@ -37,6 +37,7 @@ SERVED: Final[dict[str, tuple[int, int]]] = {  # and so finalized in a new clust
     KRAFT_VERSION: (0, 1),
     ELR_VERSION: (0, 1),
     GROUP_VERSION: (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 
 
