@@ -107,9 +107,10 @@ class SimNode:
             if is_full or not isinstance(failure, OSError | StartFailed | None):
                 self.breakdowns.append(reason)
             logger.warning("node %d ended: %s", self.number, reason)
-        except Exception as error:  # noqa: BLE001 - of which there must be none
+        except Exception as error:  # noqa: BLE001 - of which there must be none, in a process that lives
             reason = repr(error)
-            loop.call_exception_handler({"message": f"node {self.number} ended", "exception": error})
+            if not loop.is_dead:
+                loop.call_exception_handler({"message": f"node {self.number} ended", "exception": error})
         finally:
             self.cluster.world.after(0, lambda: self._exited(loop, reason))
 
