@@ -68,6 +68,9 @@ class Host(host.Host[TransactionCoordinator]):
     def state(self) -> State:
         return self.transaction.state
 
+    def is_in(self, state: State) -> bool:
+        return self.state is state
+
     # -- what producers ask
 
     def send_init(self, producer_id: int = -1, epoch: int = -1, version: int = 5, timeout_ms: int = TIMEOUT_MS) -> int:

@@ -21,10 +21,10 @@ def test_a_transaction_of_version_2_ends_in_the_next_epoch(commit: bool) -> None
     assert producer == (1001, 0)
     assert host.add(producer, A, B) == [NONE, NONE]
     assert host.end(producer, commit=commit) == (NONE, (1001, 1))
-    assert host.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
+    assert host.is_in(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
     assert host.markers == [Markers(NAME, 1001, 1, commit, 2, frozenset({A, B}))]
     host.write_markers()
-    assert host.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert host.is_in(State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
     assert host.transaction.partitions == frozenset()
 
 
@@ -46,11 +46,11 @@ def test_it_is_complete_when_all_partitions_have_their_marker() -> None:
     host.end(producer)
     (markers,) = host.markers
     host.write_markers(A)
-    assert host.state is State.PREPARE_COMMIT
+    assert host.is_in(State.PREPARE_COMMIT)
     host.step(MarkersWritten(markers, frozenset({A})))  # once more
-    assert host.state is State.PREPARE_COMMIT
+    assert host.is_in(State.PREPARE_COMMIT)
     host.step(MarkersWritten(markers, frozenset({B})))
-    assert host.state is State.COMPLETE_COMMIT
+    assert host.is_in(State.COMPLETE_COMMIT)
 
 
 def test_markers_of_another_epoch_complete_nothing() -> None:
@@ -59,7 +59,7 @@ def test_markers_of_another_epoch_complete_nothing() -> None:
     host.add(producer, A)
     host.end(producer)
     host.step(MarkersWritten(Markers(NAME, producer[0], 0, True, 2, frozenset({A})), frozenset({A})))
-    assert host.state is State.PREPARE_COMMIT
+    assert host.is_in(State.PREPARE_COMMIT)
 
 
 def test_nothing_follows_from_what_is_not_committed() -> None:
@@ -104,7 +104,7 @@ def test_whoever_takes_over_sends_the_markers_again() -> None:
     host.fail_over()
     assert host.markers == [Markers(NAME, 1001, 1, False, 2, frozenset({A, B}))]
     host.write_markers()
-    assert host.state is State.COMPLETE_ABORT
+    assert host.is_in(State.COMPLETE_ABORT)
     host.fail_over()
     assert not host.markers
 
@@ -130,10 +130,10 @@ def test_what_could_not_be_written_at_the_end_is_tried_again() -> None:
     host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS
     host.write_markers()
     host.pass_time(3 * COMPLETION_RETRY_MS)
-    assert host.state is State.PREPARE_COMMIT
+    assert host.is_in(State.PREPARE_COMMIT)
     host.refusing = None
     host.pass_time(COMPLETION_RETRY_MS)
-    assert host.state is State.COMPLETE_COMMIT
+    assert host.is_in(State.COMPLETE_COMMIT)
 
 
 @pytest.mark.parametrize(("version", "bumped"), [(2, 2), (0, 0)])
@@ -142,12 +142,12 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     producer = host.begun()
     host.add(producer, A, version=BROKER if version else CLIENT)
     host.pass_time(TIMEOUT_MS - CLEANUP_MS)
-    assert host.state is State.ONGOING
+    assert host.is_in(State.ONGOING)
     host.pass_time(3 * CLEANUP_MS)
     assert host.markers == [Markers(NAME, 1001, 1, False, bumped, frozenset({A}))]
     assert host.end(producer, version=V2 if version else V1)[0] in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
     host.write_markers()
-    assert host.state is State.COMPLETE_ABORT
+    assert host.is_in(State.COMPLETE_ABORT)
 
 
 def test_a_transactional_id_that_nobody_uses_is_forgotten_when_it_is_at_rest() -> None:
