@@ -171,6 +171,20 @@ def test_a_slow_write_that_finds_no_room_has_changed_nothing(tmp_path: Path) -> 
     play(tmp_path, "append", scenario)
 
 
+def test_a_folder_that_takes_long_to_say_that_it_is_full_is_slow_too(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        disk = scene.slow.log.disk
+        assert isinstance(disk, SlowDisk)
+        disk.is_full = True
+        scene.gate.close()
+        assert await scene.one.produce("slow", b"never") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert scene.slow.writing.is_slow
+        scene.gate.open()
+        disk.is_full = False
+
+    play(tmp_path, "append", scenario)
+
+
 def test_what_was_written_for_a_leader_that_is_one_no_longer_is_taken_back(tmp_path: Path) -> None:
     """The epoch of the next leader has begun where the log ended before it. Until then nobody else writes to the log."""
 

@@ -84,7 +84,8 @@ class Partition(Readable):
             appended = self.log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms, header=header, **how)
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
-        self.writing.appended(began_s)
+        finally:
+            self.writing.appended(began_s)
         self.host.grew(self)
         return appended
 

@@ -310,8 +310,10 @@ class Replication:
             await writing.append_as_follower(log, records, now_ms, lambda: follower in self.logs)
         else:
             began_s = writing.seconds()
-            log.append_as_follower(records, now_ms=now_ms)
-            writing.appended(began_s)
+            try:
+                log.append_as_follower(records, now_ms=now_ms)
+            finally:
+                writing.appended(began_s)
         self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
         self.partitions.work.flush_rolled(log)
 
