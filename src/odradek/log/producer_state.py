@@ -139,6 +139,15 @@ class ProducerState(ProducerSnapshots):
             )
             raise ProducerRefused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
+    def is_ended(self, producer_id: int, epoch: int, coordinator_epoch: int) -> bool:
+        """Whether the last thing that is known of a producer is this end of its transaction: it need not be written twice."""
+        producer = self.producers.get(producer_id)
+        return (
+            producer is not None
+            and not producer.has_transaction
+            and (producer.epoch, producer.coordinator_epoch) == (epoch, coordinator_epoch)
+        )
+
     def _check_epoch(self, header: BatchHeader, producer: Producer) -> None:
         if header.producer_epoch < producer.epoch:
             raise _old_epoch(header, producer)

@@ -1,7 +1,7 @@
 """Sends the ends of transactions to whoever leads their partitions, until all have them.
 
-What is for one broker goes in one request, and the next one leaves when that is answered. What was not written is tried again,
-at whoever leads the partition then. A partition that is no more needs no marker.
+What is for another broker goes in one request, and the next one leaves when that is answered. What was not written is tried
+again, at whoever leads the partition then. A partition that is no more needs no marker.
 
 Invariants
  1. A marker is given up only when its coordinator is closed, or was overtaken by another: TRANSACTION_COORDINATOR_FENCED, or
@@ -67,7 +67,9 @@ class MarkerSender:
                 self.queues.setdefault(leader, []).append(job)
         self._done(gone)
         for broker in [*self.queues]:
-            if broker not in self.busy:
+            if broker == self.node.node_id:  # where nobody waits for a connection
+                self.node.spawn(self._send(broker))
+            elif broker not in self.busy:
                 self.busy.add(broker)
                 self.node.spawn(self._run(broker))
 
@@ -83,12 +85,16 @@ class MarkerSender:
     async def _run(self, broker: int) -> None:
         """Sends what there is for a broker, and what has come meanwhile."""
         try:
-            while not self.is_closed and (jobs := self._take(broker)):
-                again = jobs if broker == NOBODY else await self._write(broker, jobs)
-                if again:
-                    self.node.timers.after(RETRY_MS, lambda again=again: self._queue(again))  # type: ignore[misc]
+            while not self.is_closed and broker in self.queues:
+                await self._send(broker)
         finally:
             self.busy.discard(broker)
+
+    async def _send(self, broker: int) -> None:
+        jobs = self._take(broker)
+        again = jobs if broker == NOBODY or not jobs else await self._write(broker, jobs)
+        if again:
+            self.node.timers.after(RETRY_MS, lambda: self._queue(again))
 
     def _take(self, broker: int) -> list[Job]:
         """What goes into one request; the next of the same producer and partition has to wait."""

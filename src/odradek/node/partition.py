@@ -173,10 +173,14 @@ class Partition(Readable):
             return None
         return self.log.producers.verify(producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.now_ms())
 
-    async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
-        """The end of a transaction, of a coordinator that may be elsewhere."""
+    async def append_marker(self, marker: bytearray, now_ms: int, coordinator_epoch: int, transaction_version: int) -> Appended:
+        """The end of a transaction, of a coordinator that may be elsewhere. One that comes again is not written again; whatever
+        the log ends with has to be committed before it counts, and so is the first one then."""
+        header = read_header(marker)
+        if self.log.producers.is_ended(header.producer_id, header.producer_epoch, coordinator_epoch):
+            return Appended(self.log_end - 1, self.log_end - 1, is_duplicate=True)
         how: Manner = {"origin": Origin.COORDINATOR, "transaction_version": transaction_version}
-        return await self.append_later(marker, read_header(marker), now_ms, **how)
+        return await self.append_later(marker, header, now_ms, **how)
 
     async def sync(self) -> None:
         """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""

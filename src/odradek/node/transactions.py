@@ -18,7 +18,7 @@ from odradek.node.markers import MarkerSender
 from odradek.node.partition import Partition
 from odradek.node.timers import Timers
 from odradek.wire.compression import Codec
-from odradek.wire.errors import Refused
+from odradek.wire.errors import ErrorCode, Refused
 
 if TYPE_CHECKING:
     from odradek.node.node import Node
@@ -65,6 +65,11 @@ class Transactions(Coordinators[TransactionShard]):
         self.node = node
         self.config = transaction_config(node.config, node.image)
         self.sender = MarkerSender(node)
+
+    def find(self, name: str) -> TransactionShard | ErrorCode:
+        """Who may be the coordinator no longer does not say that a transaction is open: another one may have ended it."""
+        shard = super().find(name)
+        return shard if isinstance(shard, ErrorCode) or shard.is_certain else ErrorCode.NOT_COORDINATOR
 
     def _new_shard(self, partition: Partition) -> TransactionShard:
         coordinator = TransactionCoordinator(self.config, partition.high_watermark)
