@@ -48,6 +48,16 @@ class Era(msgspec.Struct, frozen=True):
         raised = {keys[name]: max(self.wanted[keys[name]], version) for name, version in floors.items()}
         return Era(self.name, {**self.wanted, **raised})
 
+    def with_ceiling(self, **ceilings: int) -> "Era":
+        """The era for a program that may have no more of some APIs, by their names."""
+        keys = {api.name: key for key, api in APIS.items()}
+        lowered = {keys[name]: min(self.wanted[keys[name]], version) for name, version in ceilings.items()}
+        return Era(self.name, {**self.wanted, **lowered})
+
+    def wants(self, name: str) -> int:
+        """The version of an API that is spoken where the other side serves it."""
+        return next(self.wanted[key] for key, api in APIS.items() if api.name == name)
+
     def version(self, request: type[Message] | Message, served: dict[int, range]) -> int:
         key = request.schema.key
         theirs = served.get(key, range(0))

@@ -9,6 +9,7 @@ Invariants
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -82,6 +83,8 @@ class Fetcher:
         self.taste = taste
         self.positions: dict[Place, Position] = {}
         self.records_read = 0
+        self.transaction: int | None = None  # of which the polls are a part
+        self.on_records: Callable[[list[history.Record]], None] = lambda _: None  # is told what a poll gives, when it does
         self.corrupt = 0
         self._sessions: dict[int, Session] = {}
 
@@ -114,6 +117,8 @@ class Fetcher:
             if answer is not None:
                 refused += self._take(answer, wanted, polled)
         polled.at_ms = program.at_ms
+        polled.transaction = self.transaction
+        self.on_records(polled.records)
         program.tell(polled)  # before anything else is waited for, so that nobody knows a position that no poll has told
         self.records_read += len(polled.records)
         with suppress(Lost):

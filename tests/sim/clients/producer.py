@@ -68,6 +68,8 @@ class Producer:
         self.lanes: dict[Place, Lane] = {}
         self.producer_id = -1
         self.epoch = -1
+        self.transactional_id: str | None = None
+        self.transaction: int | None = None  # the open one, by the name that the history has for it
         self._identifying = asyncio.Lock()
         self._changed: dict[Place, asyncio.Event] = {}
         self._tasks = Tasks(program)
@@ -91,6 +93,7 @@ class Producer:
                     program.name,
                     manner.acks,  # type: ignore[arg-type]
                     manner.is_idempotent,
+                    self.transaction,
                 )
             )
         deadline_s = program.loop.time() + manner.delivery_seconds_max
@@ -141,8 +144,7 @@ class Producer:
 
     async def _attempt(self, lane: Lane, batch: Batch, changed: asyncio.Event) -> None:
         led = await self.view.led(lane.place)
-        if self.manner.is_idempotent:
-            await self._identify()
+        await self._prepare(lane.place)
         connection = await self.view.connection(led.leader, "produce")
         if batch is not lane.next():
             return  # it ended meanwhile, or another one has to go first
@@ -203,6 +205,7 @@ class Producer:
             producer_id=producer_id,
             producer_epoch=batch.epoch,
             base_sequence=batch.sequence,
+            transactional=self.transactional_id is not None,
         )
         topic = ProduceRequest.TopicProduceData(
             name=place.topic if version < PRODUCE_WITH_IDS else "",
@@ -210,9 +213,17 @@ class Producer:
             partition_data=[ProduceRequest.PartitionProduceData(index=place.index, records=data)],
         )
         timeout_ms = int(self.manner.request_seconds_max * 750)
-        return ProduceRequest(acks=self.manner.acks, timeout_ms=timeout_ms, topic_data=[topic])
+        return ProduceRequest(
+            transactional_id=self.transactional_id, acks=self.manner.acks, timeout_ms=timeout_ms, topic_data=[topic]
+        )
 
     # -- who it is
+
+    async def _prepare(self, place: Place) -> None:
+        """What has to be so before a batch is sent there."""
+        del place
+        if self.manner.is_idempotent:
+            await self._identify()
 
     async def _identify(self) -> None:
         async with self._identifying:

@@ -30,6 +30,8 @@ REQUEST_SECONDS_MAX: Final = 5.0
 BACK_OFF_SECONDS: Final = 0.1
 STALE_SECONDS: Final = 10.0  # metadata.max.age.ms: a client looks again, also when all goes well
 FIRST_MANY_KEYS: Final = 4  # of FindCoordinator
+OF_A_GROUP: Final = 0
+OF_TRANSACTIONS: Final = 1
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -183,17 +185,17 @@ class View:
 
     # -- coordinators
 
-    async def coordinator(self, group: str) -> int:
-        """The node of a group's coordinator. Lost when nobody says."""
+    async def coordinator(self, group: str, key_type: int = OF_A_GROUP) -> int:
+        """The node of the coordinator of a group, or of a transactional id. Lost when nobody says."""
         if group not in self.coordinators:
             if not self.brokers:
                 await self.refresh()
             node = self.program.chance.choice(sorted(self.brokers))
             connection = await self.connection(node, "metadata")
             version = self.version(FindCoordinatorRequest, connection)
-            request = FindCoordinatorRequest(key=group)
+            request = FindCoordinatorRequest(key=group, key_type=key_type)
             if version >= FIRST_MANY_KEYS:
-                request = FindCoordinatorRequest(coordinator_keys=[group])
+                request = FindCoordinatorRequest(coordinator_keys=[group], key_type=key_type)
             answer = await connection.ask(request, version, FindCoordinatorResponse, REQUEST_SECONDS_MAX)
             found = answer.coordinators[0] if version >= FIRST_MANY_KEYS else answer
             if found.error_code:

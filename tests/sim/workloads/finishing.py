@@ -27,6 +27,7 @@ LAG_SECONDS: Final = 2.0  # of the metadata of a node, when nothing is wrong
 FETCH_BYTES: Final = 1 << 22
 FETCH_SECONDS_MAX: Final = 5.0
 INTERNAL: Final = "__"
+ISOLATIONS: Final[tuple[history.Isolation, ...]] = ("read_uncommitted", "read_committed")
 
 
 async def finish(program: Program, stage: Stage) -> None:
@@ -38,11 +39,14 @@ async def finish(program: Program, stage: Stage) -> None:
     end = End(program, stage)
     topics = await end.step("no node tells which topics there are", end.list_topics)
     places = [Place(name, index) for name, count in (topics or {}).items() for index in range(count)]
+    for place in places:
+        await end.step(f"a transaction in {place.topic}-{place.index} hangs", partial(end.is_stable, place))
     for group in stage.plan.groups:
         wanted = [place for place in places if place.topic in group.topics]
         await end.step(f"{group.name} does not read on", partial(end.has_caught_up, group.name, wanted))
     for place in places:
-        await end.step(f"{place.topic}-{place.index} cannot be read", partial(end.read, place))
+        for isolation in ISOLATIONS:
+            await end.step(f"{place.topic}-{place.index} cannot be read", partial(end.read, place, isolation))
     await end.step("the nodes do not tell the same topics", end.tell_topics)
     end.view.close()
     stage.is_over = True
@@ -98,14 +102,22 @@ class End:
         self.last = ", ".join(behind)
         return not behind
 
-    async def read(self, place: Place) -> bool:
+    async def is_stable(self, place: Place) -> bool:
+        """Whether no transaction is open in a partition."""
+        log_end = await list_offset(self.view, place, LATEST)
+        stable = await list_offset(self.view, place, LATEST, is_committed=True)
+        self.last = f"it ends at {log_end}, and is stable up to {stable}"
+        return stable >= log_end
+
+    async def read(self, place: Place, isolation: history.Isolation = "read_uncommitted") -> bool:
         """All of a partition. Whether it was all: retention may have taken something meanwhile."""
         log_start = offset = await list_offset(self.view, place, EARLIEST)
         log_end = await list_offset(self.view, place, LATEST)
         records: list[history.Record] = []
         while offset < log_end:
-            told = await self._fetch(place, offset)
-            taken = take(told.records or b"", offset, -1)
+            told = await self._fetch(place, offset, isolation)
+            aborted = told.aborted_transactions if isolation == "read_committed" else None
+            taken = take(told.records or b"", offset, -1, aborted)
             if taken.offset == offset:
                 raise Lost(f"nothing is read at {offset}, and it ends at {log_end}; corrupt: {taken.is_corrupt}")
             offset = taken.offset
@@ -115,18 +127,25 @@ class End:
         if await list_offset(self.view, place, EARLIEST) != log_start:
             return False
         program = self.program
-        program.tell(history.FinalRead(program.at_ms, program.name, place.topic, place.index, log_start, log_end, records))
+        found = history.FinalRead(program.at_ms, program.name, place.topic, place.index, log_start, log_end, records, isolation)
+        program.tell(found)
         self.stage.count("records in the end", len(records))
         return True
 
-    async def _fetch(self, place: Place, offset: int) -> FetchResponse.PartitionData:
+    async def _fetch(self, place: Place, offset: int, isolation: history.Isolation) -> FetchResponse.PartitionData:
         led = await self.view.led(place)
         kind = FetchRequest
         partition = kind.FetchPartition(
             partition=place.index, current_leader_epoch=led.epoch, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
         )
         topic = kind.FetchTopic(topic_id=self.view.topic_id(place.topic), partitions=[partition])
-        request = kind(max_wait_ms=500, min_bytes=1, max_bytes=FETCH_BYTES, topics=[topic])
+        request = kind(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=int(isolation == "read_committed"),
+            topics=[topic],
+        )
         answer = await self.view.ask(led.leader, "fetch", request, FetchResponse, FETCH_SECONDS_MAX)
         if answer.error_code or not answer.responses or answer.responses[0].partitions[0].error_code:
             codes = [part.error_code for each in answer.responses for part in each.partitions]

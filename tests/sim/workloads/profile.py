@@ -31,6 +31,7 @@ NODE_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "5000",
     "group.consumer.min.session.timeout.ms": "5000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "log.message.timestamp.after.max.ms": "9223372036854775807",  # a clock that is set back refuses nothing
     "auto.create.topics.enable": "false",
 }
@@ -48,6 +49,7 @@ FLUSH_SETTINGS: Final = {"log.flush.interval.messages": "1"}  # everything is sy
 class Profile(msgspec.Struct, frozen=True):
     name: str
     writers: int = 3
+    transactors: int = 0
     readers: int = 1
     protocols: tuple[str, ...] = ("range", "cooperative-sticky", "consumer")  # of groups, of which `groups` are chosen
     groups: int = 2
@@ -71,7 +73,8 @@ class Profile(msgspec.Struct, frozen=True):
 PROFILES: Final = {
     each.name: each
     for each in (
-        Profile("mixed"),
+        Profile("mixed", transactors=1),
+        Profile("transactions", writers=1, readers=2, groups=1, transactors=3, operation_seconds=6.0, accident_seconds=6.0),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),

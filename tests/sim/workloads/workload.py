@@ -26,6 +26,7 @@ from tests.sim.workloads.probing import probe
 from tests.sim.workloads.profile import Profile
 from tests.sim.workloads.reading import read
 from tests.sim.workloads.stage import Stage
+from tests.sim.workloads.transacting import transact
 from tests.sim.workloads.writing import write
 
 Main = Callable[[Machine], Coroutine[Any, Any, None]]
@@ -49,6 +50,9 @@ class Workload:
         for number in range(1, profile.writers + 1):
             stage.writing[f"writer-{number}"] = True
             self._start(f"writer-{number}", write)
+        for number in range(1, profile.transactors + 1):
+            stage.writing[f"transactor-{number}"] = True
+            self._start(f"transactor-{number}", transact)
         for number in range(1, profile.readers + 1):
             self._start(f"reader-{number}", read)
         for number in range(1, profile.electors + 1):

@@ -1,0 +1,128 @@
+"""Programs that write in transactions, commit some and abort others. Now and then one is killed in the middle of one, and now and
+then one is taken for dead: another life with the same transactional id begins, and the former goes on as a zombie.
+
+Invariants
+ 1. In the end no life of a program goes on, and the last one has ended what all others had left open.
+"""
+
+import random
+from typing import Final
+
+from odradek.wire.compression import Codec
+from tests.sim.clients.producer import IN_FLIGHT_MAX, Manner
+from tests.sim.clients.program import Place, Program
+from tests.sim.clients.tasks import Tasks
+from tests.sim.clients.transactor import Abortable, Fenced, Terms, Transactor
+from tests.sim.workloads.stage import Stage
+from tests.sim.workloads.writing import RECORDS_MAX, entries
+
+TIMEOUTS_MS: Final = (2000, 6000, 60_000)  # transaction.timeout.ms: one of them
+DELIVERY_SECONDS_MAX: Final = 8.0
+BATCHES_MAX: Final = 6  # of a transaction
+ABORTED: Final = 0.3  # of transactions, because their program changes its mind
+IN_HASTE: Final = 0.5  # of those, before all that was sent is acknowledged
+THOUGHTFUL: Final = 0.15  # of batches: a while passes before the next one
+THOUGHT_SECONDS: Final = (0.1, 0.5, 4.0)
+STALL_SECONDS: Final = (0.1, 4.0)
+ACCIDENTS: Final = ("kill", "zombie", "zombie")
+
+
+def chosen_manner(chance: random.Random) -> Manner:
+    codec = chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD])
+    return Manner(codec=codec, in_flight_max=chance.randint(1, IN_FLIGHT_MAX), delivery_seconds_max=DELIVERY_SECONDS_MAX)
+
+
+class Life:
+    """One producer of a program: it ends by itself when it is fenced, or when the run finishes."""
+
+    def __init__(self, program: Program, stage: Stage, terms: Terms) -> None:
+        self.program = program
+        self.stage = stage
+        self.transactor = Transactor(program, chosen_manner(program.chance), terms, self.awake)
+        self.is_over = False
+        self.has_ended_well = False
+        self._stalled_until_s = 0.0
+        self._sent = 0
+        self._tasks = Tasks(program)
+        self._tasks.start(self._live())
+
+    def stall(self, seconds: float) -> None:
+        self._stalled_until_s = self.program.loop.time() + seconds
+
+    async def awake(self) -> None:
+        await self.stage.until(lambda: self.program.loop.time() >= self._stalled_until_s)
+
+    async def kill(self) -> None:
+        await self._tasks.cancel()
+        await self._close()
+
+    async def _close(self) -> None:
+        self.is_over = True
+        await self.transactor.close()
+        for outcome, count in self.transactor.ended.items():
+            self.stage.count(f"transactions {outcome}", count)
+
+    async def _live(self) -> None:
+        try:
+            await self.transactor.initialize()
+            self.stage.count("lives of transactors")
+            while not self.stage.is_finishing:
+                await self.stage.pause(self.program.chance.expovariate(self.stage.plan.sends_per_second))
+                await self._transact()
+            self.has_ended_well = True
+        except Fenced:
+            self.stage.count("transactors fenced")
+        await self._close()
+
+    async def _transact(self) -> None:
+        transactor, chance = self.transactor, self.program.chance
+        transactor.begin()
+        try:
+            for _ in range(chance.randint(1, BATCHES_MAX)):
+                self._send()
+                if chance.random() < THOUGHTFUL:
+                    await self.stage.pause(chance.choice(THOUGHT_SECONDS))
+            if chance.random() < ABORTED:
+                if chance.random() >= IN_HASTE:
+                    await transactor.flush()
+                await transactor.abort()
+            else:
+                await transactor.commit()
+        except Abortable:
+            self.stage.count("transactions that could not be committed")
+            await transactor.abort()
+
+    def _send(self) -> None:
+        topics, chance = list(self.stage.topics.values()), self.program.chance
+        topic = chance.choice(topics)
+        place = Place(topic.name, chance.randrange(topic.partitions))
+        size = chance.randint(1, RECORDS_MAX)
+        self.transactor.send(place, entries(chance, topic, f"{self.program.name}.{self._sent}", size))
+        self.stage.count("sends in transactions", size)
+        self._sent += 1
+
+
+async def transact(program: Program, stage: Stage) -> None:
+    name, chance = program.name, program.chance
+    terms = Terms(f"transactional-{name}", chance.choice(TIMEOUTS_MS))
+    await stage.set_up()
+    lives = [Life(program, stage, terms)]
+    while not stage.is_finishing:
+        last = lives[-1]
+        seconds = chance.expovariate(1 / stage.profile.accident_seconds)
+        await stage.until(lambda: stage.is_finishing or last.is_over, seconds)  # noqa: B023 - waited for here
+        if stage.is_finishing:
+            break
+        if not last.is_over:
+            accident = chance.choice(ACCIDENTS)
+            stage.count(f"transactors, {accident}")
+            if accident == "kill":
+                await last.kill()
+            else:
+                last.stall(chance.uniform(*STALL_SECONDS))
+        lives.append(Life(program.renamed(f"{name}.{len(lives) + 1}"), stage, terms))
+    await stage.until(lambda: all(life.is_over for life in lives))
+    if not lives[-1].has_ended_well:
+        lives.append(Life(program.renamed(f"{name}.{len(lives) + 1}"), stage, terms))
+        await stage.until(lambda: lives[-1].is_over)
+    stage.writing[name] = False
