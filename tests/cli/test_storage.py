@@ -13,7 +13,7 @@ from tools.kafka_jars import class_path
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DIRECTORIES = ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A", "07R5amHmR32VDA6jHkGbTA")
 VOTERS = ",".join(f"{number}@host{number}:909{number}:{directory}" for number, directory in enumerate(DIRECTORIES))
-NOT_SERVED = ("transaction.version", "share.version", "streams.version")
+NOT_SERVED = ("share.version", "streams.version")
 
 
 def properties(folder: Path, *more: str, roles: str = "broker,controller", quorum: str = "bootstrap.servers=host0:9090") -> Path:

@@ -27,7 +27,7 @@ from tools.kafka_jars import class_path
 
 TOOLS = "org.apache.kafka.tools"
 QUORUM, TOPICS, FEATURES = f"{TOOLS}.MetadataQuorumCommand", f"{TOOLS}.TopicCommand", f"{TOOLS}.FeatureCommand"
-NOT_SERVED = ("transaction.version", "share.version", "streams.version")  # features that a cluster with us must not use yet
+NOT_SERVED = ("share.version", "streams.version")  # features that a cluster with us must not use yet
 HEAP = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 HAND_OVERS_MAX = 6  # of two that are as far, the one with the lower id is asked first to follow a leader that stops
 BROKER_FIRST = 10  # node ids from here on are brokers, those below controllers

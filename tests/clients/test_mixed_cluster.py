@@ -1,5 +1,6 @@
 """A broker of ours in a cluster whose controller and other broker are Apache Kafka's: the way to move a running cluster over."""
 
+import json
 import re
 import signal
 import subprocess
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.clients.confluent import consuming, fill, rows
+from tests.clients.confluent_transactor import ConfluentClient
+from tests.clients.java_transactor import JavaClient
 from tests.clients.server import Node, node_command
+from tests.clients.transactions import Client, settled, transacting
 from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.layout import free_block
 from tests.kafka.broker import CLUSTER_ID, Broker
@@ -19,7 +23,7 @@ TOOLS = "org.apache.kafka.tools"
 TOPICS, ELECTION = f"{TOOLS}.TopicCommand", f"{TOOLS}.LeaderElectionCommand"
 REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
 KAFKA, OURS = 1, 5
-NOT_SERVED = ("transaction.version", "share.version", "streams.version")  # features that a cluster with us must not use yet
+NOT_SERVED = ("share.version", "streams.version")  # features that a cluster with us must not use yet
 
 PROPERTIES = """\
 process.roles=broker
@@ -31,10 +35,13 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
 """
 
 
-class WithoutTransactions(Broker):
+class WithoutMore(Broker):
     """Kafka, formatted without the features that are not served yet."""
 
     def _format(self, voters: tuple[str, ...]) -> None:
@@ -81,12 +88,20 @@ class Mixed:
         theirs, ours = (self.kafka.data / file).read_bytes(), (self.ours.data / file).read_bytes()
         return len(ours) > 0 and theirs.rstrip(b"\0") == ours.rstrip(b"\0")
 
+    def move(self, topic: str, *replicas: int) -> None:
+        """To those nodes, of which the first leads."""
+        moves = self.ours.folder / f"{topic}.json"
+        wanted = {"topic": topic, "partition": 0, "replicas": list(replicas)}
+        moves.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+        self.run(REASSIGN, "--execute", "--reassignment-json-file", str(moves))
+        until(lambda: "is completed" in self.run(REASSIGN, "--verify", "--reassignment-json-file", str(moves)), "it is moved")
+
 
 @pytest.fixture(scope="module")
 def mixed(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
     folder = tmp_path_factory.mktemp("mixed")
     (folder / "kafka").mkdir()
-    kafka = WithoutTransactions(folder / "kafka")
+    kafka = WithoutMore(folder / "kafka")
     ours = Joining(folder / "ours", kafka)
     with kafka.running(), ours.running():
         yield Mixed(oracle, kafka, ours)
@@ -98,11 +113,7 @@ def test_a_partition_is_replicated_both_ways_and_its_leader_moves(mixed: Mixed, 
     mixed.run(TOPICS, "--create", "--topic", name, "--replica-assignment", f"{leader}:{follower}")
     sent = fill(mixed.kafka.bootstrap, name, 100)
     until(lambda: mixed.is_in_sync(name, leader) and mixed.have_the_same(name), "both have it")
-    moves = mixed.ours.folder / f"{name}.json"
-    moves.write_text(
-        f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 0, "replicas": [{follower}, {leader}]}}]}}'
-    )
-    mixed.run(REASSIGN, "--execute", "--reassignment-json-file", str(moves))
+    mixed.move(name, follower, leader)
     elected = mixed.run(ELECTION, "--election-type", "preferred", "--topic", name, "--partition", "0")
     assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in elected
     sent += fill(mixed.kafka.bootstrap, name, 10)
@@ -129,6 +140,34 @@ def test_our_broker_comes_back_after_a_crash_and_catches_up(mixed: Mixed, name: 
     fill(mixed.kafka.bootstrap, name, 50)
     mixed.ours.start()
     until(lambda: mixed.is_in_sync(name, KAFKA) and mixed.have_the_same(name), "both have it again")
+
+
+@pytest.mark.parametrize("kind", ["confluent", "java"])
+def test_transactions_go_over_both_while_their_coordinator_and_their_group_move(mixed: Mixed, name: str, kind: str) -> None:
+    """In the first version of the protocol, which confluent-kafka speaks, and in the second."""
+    source, theirs, ours = f"{name}-source", f"{name}-theirs", f"{name}-ours"
+    for topic, leader in ((source, OURS), (theirs, KAFKA), (ours, OURS)):
+        mixed.run(TOPICS, "--create", "--topic", topic, "--replica-assignment", str(leader))
+    sent = [row.value.decode() for row in fill(mixed.kafka.bootstrap, source, 40) if row.value is not None]
+    client: Client = ConfluentClient() if kind == "confluent" else JavaClient(mixed.oracle)
+    with transacting(client, mixed.kafka.bootstrap, name) as transactor:
+        for number, (coordinator, is_commit) in enumerate([(OURS, True), (KAFKA, True), (OURS, False), (KAFKA, True)]):
+            transactor.begin()
+            taken = transactor.consume(name, source, 10)
+            transactor.send(theirs, 0, taken)
+            transactor.send_offsets()
+            mixed.move("__transaction_state", coordinator)
+            if number == 1:
+                mixed.move("__consumer_offsets", OURS)
+            transactor.send(ours, 0, taken)
+            if is_commit:
+                transactor.commit()
+            else:
+                transactor.abort()
+    expected = sent[:20] + sent[30:]
+    for topic in (theirs, ours):
+        for server in (mixed.kafka, mixed.ours):
+            assert settled(server.bootstrap, topic, 1) == [expected]
 
 
 def test_a_cluster_with_features_that_are_not_served_says_which(tmp_path: Path) -> None:
