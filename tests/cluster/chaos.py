@@ -39,6 +39,7 @@ LAYOUTS: Final = {
 SETTINGS: Final = {
     "replica_lag_time_max_ms": "10000",
     "offsets_topic_num_partitions": "3",
+    "transaction_state_log_num_partitions": "3",
     "group_consumer_heartbeat_interval_ms": "500",
     "group_consumer_min_heartbeat_interval_ms": "500",
     "group_consumer_session_timeout_ms": "10000",

@@ -1,8 +1,9 @@
 """What must hold when the nodes are well again, whatever was done to them.
 
 1. The history that the clients told breaks no rule (`tests/checker`).
-2. The logs of all replicas are the same, byte for byte.
-3. No node has complained of itself.
+2. The sums of the bank hold (`bank.py`).
+3. The logs of all replicas are the same, byte for byte.
+4. No node has complained of itself.
 """
 
 import re
@@ -24,6 +25,7 @@ from tests.cluster.workload import Workload
 
 LOG_SUFFIX: Final = ".log"
 GROUP_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
 WATERMARK_SECONDS_MAX: Final = 30
 COMPLAINTS: Final = ("internal error", "Traceback", "never retrieved", "never awaited", "loses what was committed")
 
@@ -34,6 +36,7 @@ class Verdict(msgspec.Struct):
     report: Report
     history: History
     complaints: list[str]
+    bank: list[str]
     gap_s: float
 
     @property
@@ -42,7 +45,7 @@ class Verdict(msgspec.Struct):
 
     @property
     def wrong(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {"complaint": self.complaints} if self.complaints else {}
+        found = {what: examples for what, examples in (("complaint", self.complaints), ("bank", self.bank)) if examples}
         for each in self.report.violations:
             found.setdefault(each.rule, []).append(each.sentence)
         return found
@@ -62,10 +65,10 @@ def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> V
             workload.finish()
         read_all(workload)
         workload.administrator.look(cluster)
-        check_replicas(cluster, topic)
+        check_replicas(cluster, topic, *workload.bank.topics)
         new = [line for line in complaints(cluster) if line not in before]
     gap_s = max(writer.gap_s for writer in workload.writers)
-    return Verdict(check(workload.history), workload.history, new, gap_s)
+    return Verdict(check(workload.history), workload.history, new, workload.bank.wrong, gap_s)
 
 
 def complaints(cluster: Cluster) -> list[str]:
@@ -94,12 +97,13 @@ def log_bytes(folder: Path) -> bytes:
     return data
 
 
-def check_replicas(cluster: Cluster, topic: str) -> None:
-    """The logs of the topic and of the groups' offsets; until they are the same, where nodes still write."""
+def check_replicas(cluster: Cluster, *topics: str) -> None:
+    """The logs of the topics, of the groups' offsets and of transactions; until they are the same, where nodes still write."""
     folders: dict[str, list[Path]] = {}
+    wanted = "|".join(map(re.escape, (*topics, GROUP_OFFSETS, TRANSACTION_STATE)))
     for number in cluster.brokers:
         for path in sorted(path for folder in cluster.log_dirs(number) for path in folder.iterdir()):
-            if re.fullmatch(rf"({re.escape(topic)}|{GROUP_OFFSETS})-\d+", path.name):
+            if re.fullmatch(rf"({wanted})-\d+", path.name):
                 folders.setdefault(path.name, []).append(path)
     assert len(folders) > PARTITIONS
     for name, copies in folders.items():

@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.checker.history import UNKNOWN_ATTEMPTS, History, MemberEnded, SendBegun, SendEnded
 from tests.cluster.administrator import Administrator
+from tests.cluster.bank import Auditor, Bank, Clerk, Customer
 from tests.cluster.group import PROTOCOLS, Group, Member, Witness
 from tests.cluster.settings import EAGER, PARTITIONS, POLL_SECONDS, Place, now_ms, until
 
@@ -85,6 +86,9 @@ class Writer:
         return [index for index, last_s in self.last_s.items() if time.monotonic() - last_s >= seconds]
 
 
+Part = Writer | Member | Witness | Administrator | Customer | Clerk | Auditor
+
+
 class Workload:
     """`with Workload(...)`: all of them at work, each in a thread."""
 
@@ -100,11 +104,13 @@ class Workload:
         self.writers = [Writer(bootstrap, topic, f"writer-{number}", told, self.is_written) for number in range(WRITERS)]
         self.groups = [Group(bootstrap, topic, protocol, told, self.is_over) for protocol in PROTOCOLS]
         self.administrator = Administrator(bootstrap, topic, told, self.is_over)
+        self.bank = Bank(bootstrap, topic, self.is_written, self.is_over)
         self.readers: list[Member | Witness] = [part for group in self.groups for part in group.parts]
-        self.write_threads = [self._thread(writer, self.is_written) for writer in self.writers]
-        self.read_threads = [self._thread(part, self.is_over) for part in (*self.readers, self.administrator)]
+        self.write_threads = [self._thread(part, self.is_written) for part in (*self.writers, self.bank.customer)]
+        reading: list[Part] = [*self.readers, self.administrator, *self.bank.readers]
+        self.read_threads = [self._thread(part, self.is_over) for part in reading]
 
-    def _thread(self, part: Writer | Member | Witness | Administrator, end: threading.Event) -> threading.Thread:
+    def _thread(self, part: Part, end: threading.Event) -> threading.Thread:
         def work() -> None:
             try:
                 while not end.is_set():
@@ -122,7 +128,7 @@ class Workload:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:
-            error.add_note("\n".join(map(str, (*self.writers, *self.groups))))
+            error.add_note("\n".join(map(str, (*self.writers, *self.groups, self.bank))))
         self.is_written.set()
         self.is_over.set()
         for thread in (*self.write_threads, *self.read_threads):
@@ -133,6 +139,7 @@ class Workload:
         for writer in self.writers:
             with suppress(KafkaException):  # of a writer that could not go on, which is told already
                 writer.producer.close()
+        self.bank.close()
 
     # -- waiting
 
@@ -140,6 +147,7 @@ class Workload:
         """Until writers write, and the groups have formed."""
         for group in self.groups:
             group.begins()
+        self.bank.begins()
         self.goes_on()
 
     def goes_on(self) -> None:
@@ -174,4 +182,5 @@ class Workload:
         wanted = {place for writer in self.writers for place in writer.acknowledged}
         for group in self.groups:
             group.has_read(wanted)
+        self.bank.finish()
         self.is_over.set()
