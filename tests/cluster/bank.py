@@ -291,6 +291,3 @@ class Bank:
                     clerk.producer.close()
         with suppress(KafkaException):
             self.customer.producer.close()
-
-
-Part = Customer | Clerk | Auditor

@@ -27,7 +27,13 @@ from tests.cluster.layout import Layout
 
 ROUNDS_OF_A_CLUSTER: Final = 10
 EXAMPLES_MAX: Final = 3
-SHOWN: Final = ("sends acknowledged", "records polled", "commits acknowledged", "topics looked for")  # of what was checked
+SHOWN: Final = (  # of what was checked
+    "sends acknowledged",
+    "records polled",
+    "commits acknowledged",
+    "topics looked for",
+    "bank transactions",
+)
 LAYOUTS: Final = {
     "three": Layout(),
     "three with links": Layout(has_links=True),

@@ -68,7 +68,9 @@ def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> V
         check_replicas(cluster, topic, *workload.bank.topics)
         new = [line for line in complaints(cluster) if line not in before]
     gap_s = max(writer.gap_s for writer in workload.writers)
-    return Verdict(check(workload.history), workload.history, new, workload.bank.wrong, gap_s)
+    report = check(workload.history)
+    report.looked_at("bank transactions", workload.bank.committed)
+    return Verdict(report, workload.history, new, workload.bank.wrong, gap_s)
 
 
 def complaints(cluster: Cluster) -> list[str]:

@@ -106,8 +106,9 @@ class Workload:
         self.administrator = Administrator(bootstrap, topic, told, self.is_over)
         self.bank = Bank(bootstrap, topic, self.is_written, self.is_over)
         self.readers: list[Member | Witness] = [part for group in self.groups for part in group.parts]
-        self.write_threads = [self._thread(part, self.is_written) for part in (*self.writers, self.bank.customer)]
+        writing: list[Part] = [*self.writers, self.bank.customer]
         reading: list[Part] = [*self.readers, self.administrator, *self.bank.readers]
+        self.write_threads = [self._thread(part, self.is_written) for part in writing]
         self.read_threads = [self._thread(part, self.is_over) for part in reading]
 
     def _thread(self, part: Part, end: threading.Event) -> threading.Thread:
