@@ -2,11 +2,13 @@
 
 import re
 
+import pytest
+
 from odradek.wire.messages import ProduceRequest, ProduceResponse
 from odradek.wire.records import Record, build
 from tests.clients.confluent import create
 from tests.clients.confluent_transactor import ConfluentClient
-from tests.clients.transactions import look, settled, transacting
+from tests.clients.transactions import Fenced, look, settled, transacting
 from tests.clients.waiting import until
 from tests.kafka.asking import ask
 from tests.kafka.broker import Broker
@@ -123,3 +125,31 @@ def test_a_hanging_transaction_is_found_and_aborted(oracle: Oracle, server: Brok
     assert settled(server.bootstrap, name, 1) == [["before"]]
     assert look(server.bootstrap, name, 1).ends == [6]
     assert table(oracle, server, "find-hanging", *at) == []
+
+
+def test_transactions_are_listed_by_a_pattern(oracle: Oracle, server: Broker, name: str) -> None:
+    ids = [f"{name}-{number}" for number in (1, 2, 33)]
+    for each in ids:
+        with transacting(ConfluentClient(), server.bootstrap, each):
+            pass
+
+    def listed(pattern: str) -> list[str]:
+        return sorted(row["TransactionalId"] for row in table(oracle, server, "list", "--transactional-id-pattern", pattern))
+
+    assert listed(f"{name}-[0-9]") == ids[:2]
+    assert listed(f"{name}-.*") == ids
+    assert listed(name) == []  # it has to match the whole id
+    assert "Failed to list transactions" in run(oracle, server, "list", "--transactional-id-pattern", "(", status=1)
+
+
+def test_a_transaction_is_terminated_by_force(oracle: Oracle, server: Broker, name: str) -> None:
+    create(server.bootstrap, name)
+    with transacting(ConfluentClient(), server.bootstrap, name) as transactor:
+        transactor.begin()
+        transactor.send(name, 0, ["a"])
+        run(oracle, server, "forceTerminateTransaction", "--transactionalId", name)
+        assert settled(server.bootstrap, name, 1) == [[]]
+        with pytest.raises(Fenced):
+            transactor.commit()
+    (row,) = table(oracle, server, "describe", "--transactional-id", name)
+    assert row["TransactionState"] == "Empty"  # as if somebody had taken the id
