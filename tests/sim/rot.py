@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.sim.faults import Faults
 
 CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, LEADER_EPOCHS)
-INDEXES: Final = (".index", ".timeindex", ".txnindex")
+INDEXES: Final = (".index", ".timeindex")  # in a transaction index nothing shows that a bit has flipped, in Kafka's either
 REBUILT_SHARE: Final = 0.7  # of files that can be made again: many may be lost at once
 UNREADABLE_BIT: Final = 7  # which no character of a text file has
 

@@ -113,9 +113,9 @@ class DurableChecks:
         file, parsed = medium.node(path), parse_folder_name(log_name)
         if parsed is None or size >= len(file.content):
             return ""
-        if is_known(member, path, size):
-            self._cut[member.number, path] = None
         synced, offset = recovery_points_on_disk(medium, folder).get(parsed[0], 0), offset_at(file.content, size, base_offset)
+        if is_known(member, path, size, offset):
+            self._cut[member.number, path] = None
         if offset < synced:
             return f"{path} on node {member.number} is cut at {offset}, and was synced up to {synced} by the checkpoint"
         return ""
@@ -166,12 +166,13 @@ class DurableChecks:
         return known[2]
 
 
-def is_known(member: "SimNode", path: str, size: int) -> bool:
+def is_known(member: "SimNode", path: str, size: int, offset: int) -> bool:
     """Whether a log that is in use knows of more than is left of it. What a start cuts off was not sound, and is not when it
     comes back; what is taken back at once, nobody has seen."""
     node, folder = member.node, os.path.dirname(path)
     logs = [] if node is None else [log for each in node.partitions.folders for log in each.logs.values() if log.folder == folder]
-    return any(segment.path(FileKind.LOG) == path and segment.size > size for log in logs for segment in log.segments)
+    known = [log for log in logs if log.end_offset > offset]
+    return any(segment.path(FileKind.LOG) == path and segment.size > size for log in known for segment in log.segments)
 
 
 def durable_bases(medium: Medium, log: Log) -> list[int]:
