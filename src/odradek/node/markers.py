@@ -93,7 +93,7 @@ class MarkerSender:
     async def _send(self, broker: int) -> None:
         jobs = self._take(broker)
         again = jobs if broker == NOBODY or not jobs else await self._write(broker, jobs)
-        if again:
+        if again and not self.is_closed:
             self.node.timers.after(RETRY_MS, lambda: self._queue(again))
 
     def _take(self, broker: int) -> list[Job]:
