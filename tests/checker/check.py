@@ -1,6 +1,6 @@
 """All rules on one history."""
 
-from tests.checker import compaction, cycles, groups, reads, topics, transactions, writes
+from tests.checker import compaction, cycles, groups, processing, reads, topics, transactions, writes
 from tests.checker.evidence import Evidence
 from tests.checker.history import History
 from tests.checker.report import Report
@@ -10,6 +10,6 @@ def check(history: History) -> Report:
     report = Report()
     report.looked_at("events", len(history.events))
     known = Evidence(history.events)
-    for family in (writes, reads, transactions, cycles, groups, topics, compaction):
+    for family in (writes, reads, transactions, processing, cycles, groups, topics, compaction):
         report.add(family.check(known))
     return report

@@ -40,6 +40,15 @@ class Position(msgspec.Struct, array_like=True, frozen=True):
     offset: int = UNKNOWN_OFFSET
 
 
+class Source(msgspec.Struct, array_like=True, frozen=True):
+    """The record of which a group has made another one."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+
+
 class Event(msgspec.Struct, tag=True, omit_defaults=True):
     at_ms: float
     client: str
@@ -60,6 +69,7 @@ class SendBegun(Event):
     acks: Literal[-1, 0, 1] = -1
     is_idempotent: bool = False
     transaction: int | None = None  # the id of its TransactionBegun
+    source: Source | None = None
 
 
 class SendEnded(Event):

@@ -32,6 +32,8 @@ RULES: Final = {
     "torn_transaction": "of a transaction all is visible, or nothing",
     "read_above_last_stable_offset": "read_committed never passes a transaction that is still open",
     "precommitted_read": "a transaction does not read, in read_committed, what it has written itself",
+    "processed_twice": "of a record that a group processes in transactions with its offsets there is one result",
+    "unprocessed": "what is behind the offsets of such a group has its result",
     "write_cycle": "there is one order of all writes that agrees with offsets and with time (G0)",
     "read_write_cycle": "there is one order of all writes and reads that agrees with offsets, transactions and time (G1c)",
     "committed_offset": "a committed offset is one that was committed, and no newer one was acknowledged before",

@@ -17,6 +17,7 @@ from tests.sim.clients.program import Place, Program
 from tests.sim.clients.view import View
 
 COMMIT_WITH_IDS: Final = 10
+FETCH_OF_STABLE: Final = 7
 FETCH_OF_GROUPS: Final = 8
 FETCH_WITH_IDS: Final = 10
 REFUSED: Final = frozenset(  # before anything was written
@@ -157,7 +158,7 @@ def _question(view: View, who: Identity, places: Sequence[Place], version: int) 
     wanted = {topic: [place.index for place in found] for topic, found in by_topic(places).items()}
     if version < FETCH_OF_GROUPS:
         topics = [kind.OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
-        return kind(group_id=who.group, topics=topics)
+        return kind(group_id=who.group, topics=topics, require_stable=version >= FETCH_OF_STABLE)
     of_group = kind.OffsetFetchRequestGroup(
         group_id=who.group,
         member_id=who.member or None,

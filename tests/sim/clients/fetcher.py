@@ -83,7 +83,7 @@ class Fetcher:
         self.taste = taste
         self.positions: dict[Place, Position] = {}
         self.records_read = 0
-        self.transaction: int | None = None  # of which the polls are a part
+        self.transaction: Callable[[], int | None] = lambda: None  # the open one, if there is one: polls are a part of it
         self.on_records: Callable[[list[history.Record]], None] = lambda _: None  # is told what a poll gives, when it does
         self.corrupt = 0
         self._sessions: dict[int, Session] = {}
@@ -104,6 +104,7 @@ class Fetcher:
         """How many records there were: none also when nobody answered."""
         program = self.program
         program.tell(history.PollBegun(program.at_ms, program.name))
+        transaction = self.transaction()
         fetches: dict[int, dict[Place, Position]] = {}
         for place, position in list(self.positions.items()):
             with suppress(Lost):
@@ -117,7 +118,7 @@ class Fetcher:
             if answer is not None:
                 refused += self._take(answer, wanted, polled)
         polled.at_ms = program.at_ms
-        polled.transaction = self.transaction
+        polled.transaction = transaction if transaction == self.transaction() else None
         self.on_records(polled.records)
         program.tell(polled)  # before anything else is waited for, so that nobody knows a position that no poll has told
         self.records_read += len(polled.records)

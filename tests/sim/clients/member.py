@@ -22,6 +22,7 @@ from tests.checker import history
 from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.fetcher import UNKNOWN, Fetcher, Taste
+from tests.sim.clients.processor import Processor
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.tasks import Tasks
 from tests.sim.clients.view import BACK_OFF_SECONDS, View
@@ -63,11 +64,16 @@ class Member(ABC):
         self.is_fenced = False  # another one has its instance id: it is over
         self.rebalances = 0
         self.commits = 0  # that were acknowledged
+        self.processor: Processor | None = None  # commits offsets in transactions, with what is made of the records
         self._unsent: dict[Place, Committed] = {}  # read, and not known to be committed
         self._committed: dict[Place, int] = {}  # as far as it knows
         self._committing = asyncio.Lock()
         self._stalled_until_s = 0.0
         self._tasks = Tasks(program)
+
+    def process_by(self, processor: Processor) -> None:
+        self.processor = processor
+        self.fetcher.on_records, self.fetcher.transaction = processor.polled, processor.transaction
 
     # -- its life
 
@@ -136,6 +142,8 @@ class Member(ABC):
             if not self.fetcher.positions:
                 await asyncio.sleep(IDLE_SECONDS)
                 continue
+            if self.processor is not None:
+                await self.processor.ready()
             count = await self.fetcher.poll()
             await self.awake()
             self._note_read()
@@ -155,7 +163,11 @@ class Member(ABC):
     async def commit(self, offsets: dict[Place, Committed]) -> ErrorCode:
         async with self._committing:
             who = self.identity
-            code = await commit(self.program, self.view, who, offsets)
+            if self.processor is None:
+                code = await commit(self.program, self.view, who, offsets)
+            else:
+                code = await self.processor.commit(who, offsets)
+                self.is_fenced |= self.processor.is_over
             if code == ErrorCode.NONE:
                 self.commits += 1
                 for place, each in offsets.items():
@@ -192,6 +204,8 @@ class Member(ABC):
         self.rebalances += 1
         for place in fresh:
             self._committed[place] = starts[place].offset
+            if self.processor is not None:
+                self.processor.take(place)
             self.fetcher.begin(place, starts[place].offset, starts[place].epoch)
 
     async def revoke(self, places: list[Place]) -> None:

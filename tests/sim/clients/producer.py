@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from odradek.wire.records import Record, build
-from tests.checker.history import SendBegun, text
+from tests.checker.history import SendBegun, Source, text
 from tests.sim.clients.connection import Connection, Lost
 from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.program import Place, Program
@@ -76,11 +77,13 @@ class Producer:
 
     # -- for those who produce
 
-    def send(self, place: Place, entries: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+    def send(
+        self, place: Place, entries: Sequence[tuple[bytes | None, bytes | None]], sources: Sequence[Source] | None = None
+    ) -> None:
         """One batch, which ends as acknowledged, refused or unknown in the history."""
         program, manner = self.program, self.manner
         ids = [program.history.next_id() for _ in entries]
-        for send, (key, value) in zip(ids, entries):
+        for send, (key, value), source in zip(ids, entries, sources or repeat(None)):
             program.tell(
                 SendBegun(
                     program.at_ms,
@@ -94,6 +97,7 @@ class Producer:
                     manner.acks,  # type: ignore[arg-type]
                     manner.is_idempotent,
                     self.transaction,
+                    source,
                 )
             )
         deadline_s = program.loop.time() + manner.delivery_seconds_max

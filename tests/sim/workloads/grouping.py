@@ -3,22 +3,29 @@
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.commits import Identity, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.fetcher import Taste
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
+from tests.sim.clients.processor import Processor
 from tests.sim.clients.program import Place, Program
+from tests.sim.clients.transactor import Terms as TransactionalTerms
+from tests.sim.clients.transactor import Transactor
 from tests.sim.clients.view import View
 from tests.sim.workloads.plan import GroupPlan
 from tests.sim.workloads.stage import Stage
+from tests.sim.workloads.transacting import TIMEOUTS_MS, chosen_manner
 
 SESSION_TIMEOUT_MS: Final = 5000
 REBALANCE_TIMEOUT_MS: Final = 6000
 RACKS: Final = 3
 AWAY_SECONDS_MAX: Final = 8.0
 WITNESS_SECONDS: Final = 2.5
+STABLE: Final = {"OffsetFetch": 7}  # what a transaction is about to commit is waited for
 
 
 async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
@@ -27,6 +34,7 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
     await stage.set_up()
     while not stage.is_over:
         member = make_member(program, group, name)
+        processor = make_processor(member, stage, group, name) if group.output else None
         member.start()
         stage.count(f"members, {group.protocol}")
         accident_s = chance.expovariate(1 / stage.profile.accident_seconds)
@@ -43,6 +51,10 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
             member.stall(chance.uniform(0.5, 2.5) * SESSION_TIMEOUT_MS / 1000)
             await stage.pause(chance.expovariate(1 / stage.profile.accident_seconds))
         await (member.crash() if accident == "crash" else member.leave())
+        if processor is not None:
+            await processor.close()
+            stage.count("records processed", processor.processed)
+            stage.count("processors fenced", processor.is_over)
         stage.count(f"members, {accident}")
         stage.count(f"records by {group.protocol}", member.fetcher.records_read)
         stage.count(f"rebalances, {group.protocol}", member.rebalances)
@@ -65,10 +77,26 @@ def make_member(program: Program, group: GroupPlan, instance: str) -> Member:
         commit_seconds=chance.uniform(0.3, 2.0),
     )
     kind = ModernMember if group.protocol == "consumer" else ClassicMember
-    return kind(program, Taste.chosen(chance, f"rack-{chance.randrange(RACKS)}"), terms)
+    taste = Taste.chosen(chance, f"rack-{chance.randrange(RACKS)}")
+    if group.output:
+        taste = msgspec.structs.replace(taste, isolation="read_committed")
+    return kind(program, taste, terms)
+
+
+def make_processor(member: Member, stage: Stage, group: GroupPlan, name: str) -> Processor:
+    """A transactional id is a member's, in all its lives."""
+    program = member.program
+    program.era = program.era.with_floor(**STABLE)
+    terms = TransactionalTerms(f"transactional-{name}", program.chance.choice(TIMEOUTS_MS))
+    transactor = Transactor(program, chosen_manner(program.chance), terms, member.awake, member.view)
+    outputs = lambda: [Place(group.output, index) for index in range(stage.topics[group.output].partitions)]  # noqa: E731
+    processor = Processor(transactor, group.name, outputs)
+    member.process_by(processor)
+    return processor
 
 
 async def witness(program: Program, stage: Stage, group: GroupPlan) -> None:
+    program.era = program.era.with_floor(**STABLE) if group.output else program.era
     view = View(program)
     await stage.set_up()
     while not stage.is_over:

@@ -14,6 +14,9 @@ FRAGILE_SHARE: Final = 0.2  # of runs
 DAY_MS: Final = 86_400_000
 KEYS: Final = 6  # of a compacted topic
 
+INPUTS: Final = ("kept-1",)  # of groups that process what they read
+OUTPUT: Final = "kept-2"
+
 Kind = Literal["kept", "compacted", "short", "passing"]
 
 
@@ -32,6 +35,7 @@ class GroupPlan(msgspec.Struct, frozen=True):
     protocol: str
     topics: tuple[str, ...]
     is_static: bool
+    output: str = ""  # a topic that it writes to, in transactions with its offsets
 
 
 class Plan(msgspec.Struct):
@@ -77,4 +81,7 @@ def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
         protocol = profile.protocols[(number + chance.randrange(len(profile.protocols))) % len(profile.protocols)]
         chosen = chance.sample([topic.name for topic in topics], chance.randint(1, len(topics)))
         groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < 0.3))
+    for number in range(profile.processing):
+        protocol = chance.choice(profile.protocols)
+        groups.append(GroupPlan(f"processing-{number + 1}", protocol, INPUTS, chance.random() < 0.3, OUTPUT))
     return Plan(topics, groups, chance.choice(profile.sends_per_second), is_fragile)

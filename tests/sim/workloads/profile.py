@@ -53,6 +53,7 @@ class Profile(msgspec.Struct, frozen=True):
     readers: int = 1
     protocols: tuple[str, ...] = ("range", "cooperative-sticky", "consumer")  # of groups, of which `groups` are chosen
     groups: int = 2
+    processing: int = 0  # groups that process what they read, in transactions
     members: int = 2  # of a group
     electors: int = 0  # programs that have leaders change
     probers: int = 0  # programs that ask in other leader epochs
@@ -73,8 +74,17 @@ class Profile(msgspec.Struct, frozen=True):
 PROFILES: Final = {
     each.name: each
     for each in (
-        Profile("mixed", transactors=1),
-        Profile("transactions", writers=1, readers=2, groups=1, transactors=3, operation_seconds=6.0, accident_seconds=6.0),
+        Profile("mixed", transactors=1, processing=1),
+        Profile(
+            "transactions",
+            writers=1,
+            readers=2,
+            groups=1,
+            transactors=2,
+            processing=1,
+            operation_seconds=6.0,
+            accident_seconds=6.0,
+        ),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
