@@ -73,6 +73,7 @@ bench: install kafka
 	$(BIN)/python bench/log.py
 	PYTHONPATH=. $(BIN)/python bench/broker.py
 	PYTHONPATH=. $(BIN)/python bench/cluster.py
+	PYTHONPATH=. $(BIN)/python bench/transactions.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

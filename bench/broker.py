@@ -276,7 +276,9 @@ def partitions(server: Server) -> list[Figure]:
     ]
 
 
-WORKS: dict[str, Callable[[Server, float], Figure | list[Figure]]] = {
+Work = Callable[[Server, float], Figure | list[Figure]]
+
+WORKS: dict[str, Work] = {
     "produce-1": lambda server, seconds: produce(server, 1, 32, seconds),
     "produce-16k": lambda server, seconds: produce(server, 16_000, 8, seconds),
     "produce-1m": lambda server, seconds: produce(server, 1_000_000, 2, seconds),
@@ -302,12 +304,12 @@ def start(servers: list[Server]) -> list[Rounds]:
     return [begun, memory]
 
 
-def measure(servers: list[Server], work: str, rounds: int, seconds: float) -> list[Rounds]:
+def measure(servers: list[Server], work: Work, rounds: int, seconds: float) -> list[Rounds]:
     """The figures of one kind of work; the servers take turns. The first round warms up when there are several."""
     rows: list[Rounds] = []
     for number in range(rounds):
         for server in servers:
-            found = WORKS[work](server, seconds)
+            found = work(server, seconds)
             for row, figure in enumerate(found if isinstance(found, list) else [found]):
                 if row == len(rows):
                     rows.append({each.name: [] for each in servers})
@@ -331,9 +333,9 @@ def show(row: Rounds) -> None:
     print(line, flush=True)
 
 
-def main() -> None:
+def main(works: dict[str, Work]) -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", action="append", choices=[*WORKS, "none"])
+    parser.add_argument("--only", action="append", choices=[*works, "none"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--folder", type=Path)
@@ -345,9 +347,9 @@ def main() -> None:
         try:
             for row in start(servers):
                 show(row)
-            for work in given.only or WORKS:
-                if work != "none":
-                    for row in measure(servers, work, given.rounds, given.seconds):
+            for name in given.only or works:
+                if name != "none":
+                    for row in measure(servers, works[name], given.rounds, given.seconds):
                         show(row)
         finally:
             for server in servers:
@@ -355,4 +357,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(WORKS)
