@@ -39,6 +39,7 @@ class Structure:
         self.pace = PaceChecks()
         self.checks = 0
         self.groups_compared = 0
+        self.transactions_compared = 0
         self.logs_opened = 0
         self.cuts = 0
         self._cost = cluster.disk_cost
@@ -78,6 +79,7 @@ class Structure:
             committed.look_again()
         self.check()
         self.groups_compared += check_groups(self.cluster)
+        self.transactions_compared += self.partitions.transactions.check_whole(self.cluster)
         self.logs_opened += check_files(self.cluster)
         self.logs_opened += check_files(self.cluster, "mixed", random.Random(self.checks))
 
@@ -100,6 +102,8 @@ def unsettled(cluster: "SimCluster") -> str:
             led = nodes[state.leader].partitions.by_name.get(topic.name, {}).get(index)
             if led is None or led.leader_epoch != state.leader_epoch:
                 return f"node {state.leader} does not lead {name} yet"
+            if led.log.producers.ongoing:
+                return f"{name} has a transaction that is open"
             if led.high_watermark != led.log_end:
                 return f"{name} ends at {led.log_end}, and is committed up to {led.high_watermark}"
             for number in state.replicas:

@@ -243,9 +243,9 @@ def test_a_producer_is_missed_for_as_long_as_producers_are_kept(broken: Broken) 
     _, log = broken.followed()
     data = bytes(build([Record(0, BEGIN_MS, b"k", b"v")], leader_epoch=0, producer_id=7, producer_epoch=0, base_sequence=0))
     batch, forgotten_ms = Batch(read_header(data), data), BEGIN_MS + log.config.producer_id_expiration_ms
-    check_known("t-0", log, [batch], forgotten_ms)
+    check_known("t-0", log, [batch], forgotten_ms, forgotten_ms)
     with pytest.raises(Violated, match="t-0 does not know the batch of producer 7 at 0"):
-        check_known("t-0", log, [batch], forgotten_ms - 1)
+        check_known("t-0", log, [batch], forgotten_ms - 1, forgotten_ms - 1)
 
 
 # -- the quorum

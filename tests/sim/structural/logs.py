@@ -159,10 +159,10 @@ def check_log(name: str, log: Log) -> None:
     hold(epochs == sorted(epochs) and offsets == sorted(offsets), f"{name} has the leader epochs {entries}")
 
 
-def check_known(name: str, log: Log, batches: list[Batch], latest_ms: int) -> None:
+def check_known(name: str, log: Log, batches: list[Batch], latest_ms: int, latest_of_transactions_ms: int) -> None:
     """What a log knows of its batches beside them, whether it has seen them come or has read them at a start. `latest_ms` is what
     no clock is ahead of: whose last batch has an older timestamp than producers are kept for by it may be forgotten. As in Kafka
-    that is so at once where the leader stamps batches, and its own clock is a day behind."""
+    that is so at once where the leader stamps batches, or the ends of transactions, and its own clock is a day behind."""
     known = [batch.header for batch in batches if batch.header.base_offset >= log.start_offset]
     for header in known:
         epoch = log.epochs.epoch_for(header.base_offset)
@@ -172,7 +172,8 @@ def check_known(name: str, log: Log, batches: list[Batch], latest_ms: int) -> No
         )
     last = {header.producer_id: header for header in known if header.producer_id >= 0 and not header.is_control}
     for producer_id, header in last.items():
-        if latest_ms - header.max_timestamp >= log.config.producer_id_expiration_ms:
+        by_ms = latest_of_transactions_ms if header.is_transactional else latest_ms
+        if by_ms - header.max_timestamp >= log.config.producer_id_expiration_ms:
             continue
         producer = log.producers.producers.get(producer_id)
         hold(

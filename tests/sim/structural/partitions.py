@@ -8,7 +8,8 @@ Invariants that are checked
  5. The maximal ISR holds the committed one; a change of the ISR is of the leader's own epoch.
  6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers, for as long as
     producers are kept.
- 7. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
+ 7. Transactions are what their coordinators say (transactions.py).
+ 8. What a leader knows under the name of a partition and under its id is the same, and nobody leads what he follows.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from tests.sim.structural.findings import hold
 from tests.sim.structural.in_sync import InSyncChecks
 from tests.sim.structural.logs import Committed, check_known, check_log
 from tests.sim.structural.replicas import Replica, all_replicas
+from tests.sim.structural.transactions import TransactionChecks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
@@ -33,7 +35,9 @@ class PartitionChecks:
         self.leaders: dict[tuple[TopicIdPartition, int], int] = {}
         self.high_watermarks: dict[tuple[TopicIdPartition, int], int] = {}
         self.committed: dict[TopicIdPartition, Committed] = {}
+        self.behind_ms = 0  # what any clock was, at most
         self.in_sync = InSyncChecks()
+        self.transactions = TransactionChecks()
 
     def elected_uncleanly(self, key: TopicIdPartition) -> None:
         """By the metadata: what was committed may be lost."""
@@ -47,7 +51,7 @@ class PartitionChecks:
 
     def check(self, cluster: "SimCluster") -> None:
         latest_ms = BEGIN_MS + int(cluster.world.now_s * MS_PER_SECOND) + AHEAD_MS_MAX
-        behind_ms = -min(0, *(member.clock.ahead_ms for member in cluster.members.values()))
+        self.behind_ms = max(self.behind_ms, *(-member.clock.ahead_ms for member in cluster.members.values()))
         for node in cluster.nodes.values():
             self._check_names(node)
         for replica in all_replicas(cluster):
@@ -55,9 +59,9 @@ class PartitionChecks:
             if replica.leading is not None:
                 self._check_leader(replica, replica.leading)
             if replica.log.damage is None:
-                # what compaction has taken may have been stamped by the slowest clock, and its producer be forgotten for it
-                self._check_content(replica, latest_ms + behind_ms if replica.log.config.compacts else latest_ms)
+                self._check_content(replica, latest_ms)
         self.in_sync.check(cluster)
+        self.transactions.check(cluster)
 
     def check_in_sync(self, cluster: "SimCluster") -> None:
         self.in_sync.check_leaders(cluster)
@@ -100,4 +104,7 @@ class PartitionChecks:
         committed = self._committed(replica.key, replica.name)
         log = replica.log
         new = committed.look(replica.who, replica.medium, log, log.high_watermark, is_compacted=log.config.compacts)
-        check_known(f"{replica.name} on {replica.who}", log, new, latest_ms)
+        # what compaction has taken, or a marker, may have been stamped by the slowest clock, and its producer be forgotten for it
+        stamped_ms = latest_ms + self.behind_ms
+        check_known(f"{replica.name} on {replica.who}", log, new, stamped_ms if log.config.compacts else latest_ms, stamped_ms)
+        self.transactions.look(replica, new)

@@ -1,0 +1,273 @@
+"""Transactions: what their coordinators know, and what is in the logs of their partitions, over all nodes and over time.
+
+Invariants that are checked
+ 1. A coordinator is what its partition of __transaction_state says.
+ 2. Of a transactional id the epochs never go back while it has one producer id, a transaction is complete in the way that was
+    decided, and only when each of its partitions has its marker.
+ 3. A log has nothing of an epoch that had ended there, and an end of version 2 once from each coordinator.
+ 4. A transaction that is open in a log is open at its coordinator, with that partition.
+ 5. No log is stable past the first transaction that is open in it.
+ 6. Whoever reads a batch of an aborted transaction hears of that.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from odradek.core.transactions.coordinator import TransactionCoordinator
+from odradek.core.transactions.transaction import EPOCH_BUMPED_SINCE, PREPARED, State, TopicIndex, Transaction
+from odradek.log.log import Log
+from odradek.log.lookup import aborted_between
+from odradek.node.coordinators import Shard
+from odradek.node.transactions import TRANSACTION_STATE
+from odradek.wire.control import ControlType, read_end_marker
+from odradek.wire.log_records import decode_coordinator_record
+from odradek.wire.messages import TransactionLogKey, TransactionLogValue
+from odradek.wire.records import records
+from tests.log.medium import Medium
+from tests.sim.structural.findings import hold
+from tests.sim.structural.logs import UNKNOWN, Batch, Cursor, batches_below
+from tests.sim.structural.replicas import Replica, all_replicas
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import SimCluster
+
+OPEN: Final = frozenset({State.ONGOING, *PREPARED})
+
+Ended = tuple[int, int]  # producer id, epoch of the marker
+
+
+class History(msgspec.Struct):
+    """What is committed in one partition, as far as transactions go. A hole, which rot leaves, shows nothing."""
+
+    next_offset: int = 0
+    open: dict[int, int] = {}  # by producer id: the first offset
+    epochs: dict[int, int] = {}  # of the last marker of a producer
+    markers: dict[Ended, int] = {}  # and the offset of each
+    last: dict[int, tuple[int, int]] = {}  # of producers without data since: epoch and coordinator epoch of the marker
+
+
+class TransactionChecks:
+    def __init__(self) -> None:
+        self.histories: dict[TopicIndex, History] = {}
+        self.states: dict[str, Transaction] = {}  # by transactional id, as committed
+        self.names: dict[int, str] = {}  # by producer id
+        self.places: dict[str, int] = {}  # of transactional ids: the partition of __transaction_state
+        self.next_offsets: dict[int, int] = {}  # of partitions of __transaction_state
+        self.completed: list[tuple[str, Transaction]] = []  # as they were decided, whose markers were not looked for yet
+        self.transactions_seen = self.markers_seen = 0
+
+    # -- what is committed
+
+    def look(self, replica: Replica, batches: list[Batch]) -> None:
+        """New batches of a replica, below its high watermark."""
+        topic, _, index = replica.name.rpartition("-")
+        if topic == TRANSACTION_STATE:
+            for batch in batches:
+                self._state_written(int(index), batch)
+            return
+        history = self.histories.setdefault((topic, int(index)), History())
+        for batch in batches:
+            header = batch.header
+            if header.base_offset < history.next_offset:
+                continue
+            if header.base_offset > history.next_offset:
+                history.open.clear()
+                history.last.clear()
+            history.next_offset = header.next_offset
+            if header.is_control and header.producer_id >= 0:
+                self._ended(replica.name, history, batch)
+            elif header.is_transactional:
+                self._appended(replica.name, history, batch)
+
+    def _state_written(self, index: int, batch: Batch) -> None:
+        if batch.header.base_offset < self.next_offsets.get(index, 0):
+            return
+        self.next_offsets[index] = batch.header.next_offset
+        for record in records(batch.data, 0, batch.header):
+            assert record.key is not None
+            entry = decode_coordinator_record(TRANSACTION_STATE, record.key, record.value)
+            assert isinstance(entry.key, TransactionLogKey)
+            name = entry.key.transactional_id
+            self.places[name] = index
+            if entry.value is None:
+                self.states.pop(name, None)
+                continue
+            assert isinstance(entry.value, TransactionLogValue)
+            self._changed(name, self.states.get(name), Transaction.of(entry.value))
+
+    def _changed(self, name: str, before: Transaction | None, after: Transaction) -> None:
+        self.states[name] = after
+        self.names[after.producer_id] = name
+        self.transactions_seen += 1
+        if before is None:
+            return
+        if before.producer_id == after.producer_id:
+            hold(after.epoch >= before.epoch, f"{name} had epoch {before.epoch}, and has {after.epoch} now")
+        if after.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+            hold(
+                before.state in PREPARED and before.is_commit == after.is_commit,
+                f"{name} is {after.state.title}, and was {before.state.title} before",
+            )
+            self.completed.append((name, before))
+        elif before.state in PREPARED:
+            hold(False, f"{name} was {before.state.title}, and is {after.state.title} without having been completed")
+
+    def _appended(self, name: str, history: History, batch: Batch) -> None:
+        header = batch.header
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        ended = history.epochs.get(producer_id, UNKNOWN)
+        hold(
+            epoch >= ended,
+            f"{name} has a batch of producer {producer_id}, epoch {epoch}, at {header.base_offset}, behind its end with {ended}",
+        )
+        history.last.pop(producer_id, None)
+        history.open.setdefault(producer_id, header.base_offset)
+
+    def _ended(self, name: str, history: History, batch: Batch) -> None:
+        header = batch.header
+        record = next(iter(records(batch.data, 0, header)), None)
+        if record is None:  # compaction has taken it
+            return
+        _, coordinator_epoch = read_end_marker(record)
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        self.markers_seen += 1
+        is_second = self._version(producer_id) >= EPOCH_BUMPED_SINCE
+        hold(
+            not is_second or history.last.get(producer_id) != (epoch, coordinator_epoch),
+            f"{name} has the end of a transaction of producer {producer_id}, epoch {epoch}, again at {header.base_offset}",
+        )
+        history.open.pop(producer_id, None)
+        history.last[producer_id] = (epoch, coordinator_epoch)
+        history.epochs[producer_id] = epoch
+        history.markers[producer_id, epoch] = header.base_offset
+
+    def _version(self, producer_id: int) -> int:
+        known = self.states.get(self.names.get(producer_id, ""))
+        return 0 if known is None or known.producer_id != producer_id else known.version
+
+    # -- between two turns of the world
+
+    def check(self, cluster: "SimCluster") -> None:
+        leaders = newest_leaders(cluster)
+        completed, self.completed = self.completed, []
+        for name, decided in completed:
+            for place in sorted(decided.partitions):
+                self._check_complete(name, decided, place, leaders.get(place))
+        for place, replica in leaders.items():
+            log = replica.log
+            first = min(self.histories[place].open.values(), default=None) if place in self.histories else None
+            stable = log.last_stable_offset
+            if first is not None and not log.config.compacts and first >= log.start_offset:
+                hold(stable <= first, f"{replica.name} is stable up to {stable} on {replica.who}, and open from {first} on")
+            for first_offset, producer_id in log.producers.ongoing.items():
+                self._check_open(replica, place, first_offset, producer_id, leaders)
+
+    def _check_complete(self, name: str, decided: Transaction, place: TopicIndex, replica: Replica | None) -> None:
+        """By then the marker is committed: whoever leads the partition has it."""
+        ended = (decided.producer_id, decided.epoch)
+        if replica is None or replica.log.start_offset > 0 or replica.log.config.compacts:
+            return
+        is_there = ended in self.histories.get(place, History()).markers or has_marker(replica, ended)
+        hold(is_there, f"{name} is complete, and {replica.name} on {replica.who} has no end of it, of {ended}")
+
+    def _check_open(
+        self, replica: Replica, place: TopicIndex, first_offset: int, producer_id: int, leaders: dict[TopicIndex, Replica]
+    ) -> None:
+        """Where all that its coordinator has written is seen to be committed: a new one may not know yet how much of it is."""
+        name = self.names.get(producer_id, "")
+        known, index = self.states.get(name), self.places.get(name, UNKNOWN)
+        coordinator = leaders.get((TRANSACTION_STATE, index))
+        if known is None or coordinator is None or self.next_offsets.get(index) != coordinator.log.end_offset:
+            return
+        what = f"a transaction of producer {producer_id} is open in {replica.name} on {replica.who} from {first_offset} on"
+        is_open = known.state in OPEN and known.producer_id == producer_id and place in known.partitions
+        hold(is_open, f"{what}, and at its coordinator {known.state.title} with {sorted(known.partitions)}")
+
+    # -- rarely
+
+    def check_whole(self, cluster: "SimCluster") -> int:
+        """Gives how many transactional ids were compared."""
+        count = 0
+        for number, node in cluster.nodes.items():
+            transactions, medium = getattr(node, "transactions", None), cluster.members[number].disks.medium
+            for index, shard in transactions.shards.items() if transactions is not None else ():
+                if shard.is_loaded and not shard.is_closed and not shard.is_stepping and shard.partition.log.damage is None:
+                    count += check_coordinator(f"the coordinator of {TRANSACTION_STATE}-{index} on node {number}", shard, medium)
+        for replica in newest_leaders(cluster).values():
+            if not replica.log.config.compacts:
+                check_aborted(replica)
+        return count
+
+
+def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
+    """Who leads by all that anybody knows, where that one has a sound log."""
+    epochs: dict[TopicIndex, int] = {}
+    for node in cluster.living.values():
+        for topic in node.image.topics.values():
+            for index, state in topic.partitions.items():
+                epochs[topic.name, index] = max(state.leader_epoch, epochs.get((topic.name, index), UNKNOWN))
+    found: dict[TopicIndex, Replica] = {}
+    for replica in all_replicas(cluster):
+        topic_name, _, number = replica.name.rpartition("-")
+        place = (topic_name, int(number))
+        if replica.leading is not None and replica.leader_epoch == epochs.get(place) and replica.log.damage is None:
+            found[place] = replica
+    return found
+
+
+def has_marker(replica: Replica, ended: Ended) -> bool:
+    """Also above the high watermark, of which a new leader may not know yet what it was. Rot hides what is there."""
+    cursor = Cursor()
+    for batch in batches_below(replica.medium, replica.log, replica.log.end_offset, cursor):
+        if batch.header.is_control and (batch.header.producer_id, batch.header.producer_epoch) == ended:
+            return True
+    return cursor.next_offset == UNKNOWN
+
+
+def check_coordinator(name: str, shard: Shard[TransactionCoordinator], medium: Medium) -> int:
+    live = shard.coordinator
+    fresh, cursor, log = TransactionCoordinator(live.config, live.high_watermark), Cursor(), shard.partition.log
+    for batch in batches_below(medium, log, live.log_end, cursor):
+        for record in records(batch.data, 0, batch.header):
+            assert record.key is not None
+            entry = decode_coordinator_record(TRANSACTION_STATE, record.key, record.value)
+            fresh.replay(record.offset, entry.key, entry.value, UNKNOWN)
+    if cursor.next_offset == UNKNOWN:
+        return 0
+    ours = {known: (entry.transaction, entry.offset) for known, entry in live.entries.items()}
+    theirs = {known: (entry.transaction, entry.offset) for known, entry in fresh.entries.items()}
+    for known in sorted({*ours, *theirs}):
+        hold(ours.get(known) == theirs.get(known), f"{name} has {known} as {ours.get(known)}, and its log as {theirs.get(known)}")
+    return len(ours)
+
+
+def check_aborted(replica: Replica) -> None:
+    """Reads each batch of an aborted transaction alone."""
+    log = replica.log
+    open_batches: dict[int, list[Batch]] = {}
+    next_offset = 0
+    for batch in batches_below(replica.medium, log, log.high_watermark, Cursor()):
+        header = batch.header
+        if header.base_offset != next_offset:  # rot hides the end of some
+            open_batches.clear()
+        next_offset = header.next_offset
+        if not header.is_transactional or header.last_offset < log.start_offset:
+            continue
+        if not header.is_control:
+            open_batches.setdefault(header.producer_id, []).append(batch)
+            continue
+        (record,) = records(batch.data, 0, header)
+        is_aborted = read_end_marker(record)[0] is ControlType.ABORT
+        for each in open_batches.pop(header.producer_id, []) if is_aborted else ():
+            hold(
+                is_told(log, each),
+                f"{replica.name} on {replica.who} does not tell that the batch at {each.header.base_offset} was aborted",
+            )
+        open_batches.pop(header.producer_id, None)
+
+
+def is_told(log: Log, batch: Batch) -> bool:
+    header = batch.header
+    told = aborted_between(log, header.base_offset, header.next_offset)
+    return any(each.producer_id == header.producer_id and each.first_offset <= header.base_offset for each in told)
