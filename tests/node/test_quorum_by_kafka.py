@@ -106,6 +106,7 @@ def test_kafka_serves_the_metadata_that_we_left(tmp_path: Path, oracle: Oracle) 
             "group.version": 1,
             "kraft.version": 1,
             "metadata.version": 30,
+            "transaction.version": 2,
         }
         assert epoch > 1
 
