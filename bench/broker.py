@@ -36,7 +36,7 @@ from odradek.wire.records import Record, build
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 RECORD_BYTES = 100
-PAGES_BYTES_PER_SECOND = 800_000_000  # what the page cache takes up at most while a broker writes
+PAGES_BYTES_PER_SECOND = 3_000_000_000  # more than the page cache takes up while a broker writes
 MB = 1_000_000
 
 
@@ -110,6 +110,7 @@ def pump(port: int, frame: bytes, answer_bytes: int, seconds: float, in_flight: 
     poll = select.epoll()
     left: dict[int, bytearray | memoryview] = {}
     received = dict.fromkeys([each.fileno() for each in sockets], 0)
+    is_sending = dict.fromkeys(received, True)
     by_number = {each.fileno(): each for each in sockets}
     many = frame * 64
     for each in sockets:
@@ -134,7 +135,9 @@ def pump(port: int, frame: bytes, answer_bytes: int, seconds: float, in_flight: 
             if left[number]:
                 with suppress(BlockingIOError):
                     left[number] = left[number][each.send(left[number]) :]
-            poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if left[number] else 0))
+            if bool(left[number]) != is_sending[number]:
+                is_sending[number] = not is_sending[number]
+                poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if is_sending[number] else 0))
     elapsed = now - begin
     for each in sockets:
         each.close()
