@@ -48,7 +48,7 @@ PIECES_MAX = 256  # of one sendmsg
 OUTBOX_BYTES = 96 * 1024  # so much of files is cheaper read, and sent in one call with what is around it
 SENDFILE_BYTES_MAX = 16 * 1024 * 1024  # in one call, so that other connections have the thread too
 READER_WAIT_MS = 5  # that a thread waits for a reader who does not keep up
-SENDFILE_LOOP_BYTES_MAX = 1024 * 1024  # in one turn of the loop, so that others have theirs
+SENDFILE_LOOP_BYTES_MAX = 512 * 1024  # in one turn of the loop: what a reader finds in its cache is read faster
 
 SIZE = Struct(">i")
 FIXED_PART = Struct(">hhi")  # key, version, correlation id
@@ -466,8 +466,8 @@ class Connection:
     def _send_file(self, part: FileRange) -> bool:
         """Sends from a file; False when that has to be waited for.
 
-        Much is sent on the loop for one connection at a time, a piece a turn. For more than one, threads do it, which gives four
-        readers 10 % more and would cost a single one 20 %; and also what is not in memory.
+        Much is sent on the loop for a few connections at a time, a piece a turn. For more than those threads do it, and also where
+        it is not in memory.
         """
         is_much = part.size > SENDFILE_LOOP_BYTES_MAX
         size = min(part.size, SENDFILE_BYTES_MAX)

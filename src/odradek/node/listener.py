@@ -34,6 +34,7 @@ from odradek.wire.messages import ApiVersionsResponse
 ACCEPTS_MAX = 64  # in one turn
 ACCEPT_PAUSE_MS = 100  # when there are no descriptors left, or too many came at once
 SPARE_BUFFERS_MAX = 4  # of large frames, kept for the next
+LARGE_SENDERS_MAX = 4
 HEADER_BYTES_MIN = 8
 
 logger = logging.getLogger("odradek.listener")
@@ -105,7 +106,7 @@ class Listener:
         self.spares: list[bytearray] = []
         self.reserved: dict[Connection, int] = {}
         self.starved: dict[Connection, None] = {}
-        self.large_sender: Connection | None = None  # whose large answer is sent on the loop
+        self.large_senders: set[Connection] = set()  # whose large answers are sent on the loop
         self.is_accepting = False
         self.second, self.accepted = 0, 0  # how many came in that second
         self.senders = ThreadPoolExecutor(limits.threads, "sender")  # its own: a sync must not wait for a slow reader
@@ -258,14 +259,13 @@ class Listener:
     # -- answers
 
     def may_send_much(self, connection: Connection) -> bool:
-        """Whether a large answer may be sent on the loop: one at a time."""
-        if self.large_sender is None:
-            self.large_sender = connection
-        return self.large_sender is connection
+        """Whether a large answer may be sent on the loop: a few at a time, so that a turn of it stays short."""
+        if len(self.large_senders) < LARGE_SENDERS_MAX:
+            self.large_senders.add(connection)
+        return connection in self.large_senders
 
     def has_sent(self, connection: Connection) -> None:
-        if self.large_sender is connection:
-            self.large_sender = None
+        self.large_senders.discard(connection)
 
 
 def sweep_interval_ms(idle_ms_max: int) -> int:

@@ -57,6 +57,7 @@ from odradek.node.quorum import Quorum, QuorumError
 from odradek.node.quorum_config import QuorumConfig
 from odradek.node.replication import Replication
 from odradek.node.reserve import RESERVE_BYTES, Reserve
+from odradek.node.selector import Selector
 from odradek.node.timers import Timers
 from odradek.node.transactions import TRANSACTION_STATE, Transactions
 from odradek.wire.errors import ErrorCode, Refused
@@ -574,4 +575,5 @@ def run(config: BrokerConfig, on_ready: Callable[[], None] = lambda: None, new_d
             node.loop.add_signal_handler(number, node.stop)
         await serve(node, on_ready)
 
-    asyncio.run(live())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector())) as runner:
+        runner.run(live())
