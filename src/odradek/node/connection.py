@@ -466,8 +466,8 @@ class Connection:
     def _send_file(self, part: FileRange) -> bool:
         """Sends from a file; False when that has to be waited for.
 
-        Much is sent on the loop for a few connections at a time, a piece a turn. For more than those threads do it, and also where
-        it is not in memory.
+        Much is sent on the loop for a few connections at a time, a piece a turn. For more than those, and where it is not in
+        memory, threads do it.
         """
         is_much = part.size > SENDFILE_LOOP_BYTES_MAX
         size = min(part.size, SENDFILE_BYTES_MAX)
