@@ -27,7 +27,7 @@ from tests.sim.profiles import FAULTS
 from tests.sim.run import Result, Run, Setting, run
 from tests.sim.workloads.profile import PROFILES
 
-SECONDS: Final = 120.0
+SECONDS: Final = 120.0  # times the slowness of the clients
 NODES: Final = (1, 3, 3, 3, 5)
 USUAL_SHARE: Final = 0.3  # of seeds has the mixed clients, and as large a one all faults; others have any profile
 PROGRESS_SECONDS: Final = 20.0
@@ -50,7 +50,9 @@ def chosen(seed: int, given: Given) -> Setting:
     nodes = chance.choice(NODES)
     profile = "mixed" if chance.random() < USUAL_SHARE else chance.choice(list(PROFILES))
     faults = "all" if chance.random() < USUAL_SHARE else chance.choice(list(FAULTS))
-    return Setting(seed, given.nodes or nodes, given.profile or profile, given.faults or faults, given.seconds or SECONDS)
+    profile = given.profile or profile
+    seconds = given.seconds or SECONDS * PROFILES[profile].slowness
+    return Setting(seed, given.nodes or nodes, profile, given.faults or faults, seconds)
 
 
 class Trace(logging.Handler):

@@ -68,7 +68,8 @@ class Run:
         profile = PROFILES[setting.profile]
         self.world = World(f"{setting.seed}/{setting.nodes}/{setting.profile}/{setting.faults}")
         self.cluster = SimCluster(self.world, setting.nodes, profile.node_settings, profile.folders, profile.controllers)
-        self.faults = Faults(self.cluster, FAULTS[setting.faults])
+        self.slowness = profile.slowness
+        self.faults = Faults(self.cluster, {name: rate / self.slowness for name, rate in FAULTS[setting.faults].items()})
         self.structure = Structure(self.cluster)
         self.history = History()
         self.workload = Workload(self.world.seed, profile, self.cluster.bootstrap, self.history, self._start_program)
@@ -131,7 +132,7 @@ class Run:
         self.faults.start()
         end_s = self.world.now_s + self.setting.seconds
         while self.world.now_s < end_s:
-            self.world.run(min(self.world.now_s + STRUCTURE_SECONDS, end_s))
+            self.world.run(min(self.world.now_s + self.slowness * STRUCTURE_SECONDS, end_s))
             self.structure.check()
 
     def _heal(self) -> None:

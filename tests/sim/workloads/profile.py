@@ -44,6 +44,10 @@ SNAPSHOT_SETTINGS: Final = {  # the metadata log is cut behind snapshots again a
 
 ROLL_SETTINGS: Final = {"log.roll.ms": "1000"}  # many small segments, of which some wait for their sync
 FLUSH_SETTINGS: Final = {"log.flush.interval.messages": "1"}  # everything is synced at once, also what is not committed
+PATIENT_SETTINGS: Final = {  # what is asked for again and again is asked for less often
+    "replica.fetch.wait.max.ms": "2000",
+    "group.consumer.heartbeat.interval.ms": "2000",
+}
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -68,6 +72,7 @@ class Profile(msgspec.Struct, frozen=True):
     election_seconds: float = 1.0  # between two of an elector
     accident_seconds: float = 20.0  # between two of a member: it crashes, leaves or stalls
     folders: int = 1  # of a node, each on a disk of its own
+    slowness: float = 1.0  # a run is so many times longer than others, and its faults are so many times rarer
     node_settings: dict[str, str] = msgspec.field(default_factory=lambda: dict(NODE_SETTINGS))
 
 
@@ -117,5 +122,18 @@ PROFILES: Final = {
         ),
         Profile("folders", writers=4, groups=1, folders=2),
         Profile("unclean", groups=1, allows_unclean=True),
+        Profile(
+            "unhurried",  # half an hour, and more time between any two things than anybody waits
+            writers=2,
+            transactors=1,
+            groups=1,
+            processing=1,
+            sends_per_second=(0.05, 0.1),
+            operation_seconds=60.0,
+            voter_seconds=300.0,
+            accident_seconds=400.0,
+            slowness=15.0,
+            node_settings=NODE_SETTINGS | PATIENT_SETTINGS,
+        ),
     )
 }
