@@ -44,8 +44,8 @@ class TransactionShard(Shard[TransactionCoordinator]):
         match effect:
             case NeedProducerId():
                 self.node.spawn(self._give_id(effect))
-            case Markers():
-                self.sender.send(self, effect, self.partition.leader_epoch)
+            case Markers():  # after the answer, for which a producer waits
+                self.node.loop.call_soon(self.sender.send, self, effect, self.partition.leader_epoch)
             case _:
                 super()._do_own(effect)
 
