@@ -11,6 +11,7 @@ import pytest
 from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.compression import Codec
+from odradek.wire.errors import ErrorCode
 from tests.checker.check import check
 from tests.checker.history import CommitEnded, FinalRead, History, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
@@ -175,3 +176,15 @@ def test_a_static_member_that_comes_back_has_its_share_without_a_rebalance(tmp_p
             await here.judge()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", [ClassicMember, ModernMember])
+def test_a_member_whose_life_is_over_does_not_begin_another_when_it_falls_out_of_its_group(kind: type[Member]) -> None:
+    async def fall_out() -> None:
+        program = Program("member", Machine(), [], History(), random.Random(0))
+        member = kind(program, Taste(), Terms("group", ("orders",)))
+        member.is_fenced = True
+        member._refused(ErrorCode.UNKNOWN_MEMBER_ID)
+        assert member.is_fenced
+
+    asyncio.run(fall_out())

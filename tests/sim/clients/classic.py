@@ -80,7 +80,7 @@ class ClassicMember(Member):
 
     def _fall_out(self, code: ErrorCode) -> None:
         """It is no member any more, or not of this generation."""
-        self.is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
+        self.is_fenced |= code == ErrorCode.FENCED_INSTANCE_ID
         self._shared_out = {}
         self.lose()
         self.generation = -1

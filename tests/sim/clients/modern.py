@@ -57,7 +57,7 @@ class ModernMember(Member):
             self._fall_out(code)
 
     def _fall_out(self, code: ErrorCode) -> None:
-        self.is_fenced = code == ErrorCode.FENCED_INSTANCE_ID
+        self.is_fenced |= code == ErrorCode.FENCED_INSTANCE_ID
         self.lose()
         self.generation, self.target, self._must_tell_all = JOIN_EPOCH, None, True
 
