@@ -87,8 +87,16 @@ class Administrator:
     # -- topics
 
     async def create(
-        self, topic: str, partitions: int, replicas: int, configs: Mapping[str, str], attempts_max: int = 1
+        self,
+        topic: str,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str],
+        attempts_max: int = 1,
+        *,
+        is_new: bool = False,
     ) -> Outcome:
+        """With `is_new` nobody has ever asked for it: if it is there, it is by one of these attempts."""
         if "cleanup.policy" in configs or "retention.ms" in configs:
             self._allow(topic, configs)
         kind = CreateTopicsRequest
@@ -103,7 +111,7 @@ class Administrator:
             answer = await self._ask(kind(topics=[wanted], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
             return ErrorCode(answer.topics[0].error_code)
 
-        return await self._change(topic, "create", partitions, attempts_max, attempt)
+        return await self._change(topic, "create", partitions, attempts_max, attempt, is_ours=is_new)
 
     async def delete(self, topic: str, attempts_max: int = 1) -> Outcome:
         async def attempt() -> ErrorCode:
@@ -123,6 +131,8 @@ class Administrator:
         partitions: int,
         attempts_max: int,
         attempt: Callable[[], Awaitable[ErrorCode]],
+        *,
+        is_ours: bool = False,
     ) -> Outcome:
         program = self.program
         number = program.history.next_id()
@@ -136,7 +146,7 @@ class Administrator:
                 outcome, error = "unknown", str(lost)
             else:
                 error = code.name if code else ""
-                if code == ErrorCode.NONE or (outcome == "unknown" and code == DONE_ALREADY[change]):
+                if code == ErrorCode.NONE or (code == DONE_ALREADY[change] and (is_ours or outcome == "unknown")):
                     outcome = "acknowledged"
                     self._count(change, ErrorCode.NONE)
                     break

@@ -32,7 +32,9 @@ SETTINGS: Final = {
 async def administer(program: Program, stage: Stage) -> None:
     administrator = Administrator(program)
     for topic in stage.plan.topics:
-        outcome = await administrator.create(topic.name, topic.partitions, topic.replicas, topic.configs, SET_UP_ATTEMPTS_MAX)
+        outcome = await administrator.create(
+            topic.name, topic.partitions, topic.replicas, topic.configs, SET_UP_ATTEMPTS_MAX, is_new=True
+        )
         assert outcome == "acknowledged", f"{topic.name} cannot be made: the run cannot begin"
         stage.topics[topic.name] = topic
     stage.is_set_up = True
