@@ -11,10 +11,13 @@ from odradek.wire.batch import check, headers
 from odradek.wire.errors import ProtocolError
 from tests.log.disk import NO_ROOM
 from tests.log.medium import Node
+from tests.log.partition import NOW_MS, add, batch, new_log, sim
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import KINDS, Faults
 from tests.sim.loop import SimLoop
 from tests.sim.steady import steady_cluster
+from tests.sim.structural.files import check_found
+from tests.sim.structural.findings import Violated
 from tests.sim.structural.pace import SLOW_APPENDS_MAX, PaceChecks
 from tests.sim.structure import Structure, unsettled
 
@@ -116,3 +119,19 @@ def test_a_loop_that_waits_for_its_slow_disk_again_and_again_is_found() -> None:
     assert not pace.seen(member, loop, "append", "/disk0/node-1/t-0/0.log", 0.1)
     loop.is_threaded = False
     assert not pace.seen(member, loop, "append", "/disk0/node-1/t-0/0.log", 0.1)
+
+
+@pytest.mark.parametrize(("relative", "is_rotten"), [(1, True), (1, False), (2, True)])
+def test_an_entry_of_a_time_index_may_rot_into_that_of_another_batch_of_the_same_time(relative: int, is_rotten: bool) -> None:
+    log = new_log(segment_bytes=10_000)
+    for at in (NOW_MS, NOW_MS, NOW_MS - 1):
+        add(log, batch(at=at))
+    medium, (segment,) = sim(log).medium, log.segments
+    medium.node(segment.path(FileKind.TIME_INDEX)).is_rotten = is_rotten
+    check_found("it", log, medium)
+    segment._max_timestamp = (NOW_MS, relative)
+    if relative == 1 and is_rotten:
+        check_found("it", log, medium)
+    else:
+        with pytest.raises(Violated, match="for its greatest timestamp"):
+            check_found("it", log, medium)
