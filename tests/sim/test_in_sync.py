@@ -110,6 +110,20 @@ def test_somebody_in_sync_by_the_metadata_who_has_not_what_was_committed_is_foun
         stage.structure.check()
 
 
+def test_somebody_in_sync_by_the_leader_who_has_not_what_is_committed_is_found(stage: Stage) -> None:
+    stage.log.end_offset = 1
+    with pytest.raises(Violated, match=r"in sync, and ends at 1 on node ."):
+        stage.structure.partitions.check_in_sync(stage.cluster)
+
+
+def test_unless_the_image_of_the_leader_has_it_out_of_sync_and_its_partition_is_yet_to_follow(stage: Stage) -> None:
+    states = stage.node.image.topics[TOPIC].partitions
+    isr = tuple(broker for broker in states[0].isr if broker != stage.follower.node_id)
+    states[0] = msgspec.structs.replace(states[0], isr=isr, partition_epoch=states[0].partition_epoch + 1)
+    stage.log.end_offset = 1
+    stage.structure.partitions.check_in_sync(stage.cluster)
+
+
 def test_a_cut_that_cuts_nothing_is_found(stage: Stage) -> None:
     parting = stage.structure.parting
     source = next(iter(stage.follower.partitions.replication.sources.values()))

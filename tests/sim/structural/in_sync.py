@@ -51,6 +51,13 @@ def is_in_this_life(image: MetadataImage, replica: Replica) -> bool:
     return known is not None and known.epoch == replica.node.session.broker_epoch
 
 
+def is_heard(node: Node, led: Partition, replica: Replica) -> bool:
+    """Whether a leader knows the process that a replica is in now. Its image may be ahead of it, a slow disk in the way of what
+    else has changed: who has left the ISR there is known to be another only when the partition follows."""
+    state = state_for(node.image, led)
+    return is_in_this_life(node.image, replica) and (state is None or replica.node.node_id in state.isr)
+
+
 def all_led(cluster: "SimCluster") -> list[tuple[Node, Partition]]:
     nodes = cluster.nodes.values()
     return [(node, led) for node in nodes for by_index in node.partitions.by_name.values() for led in by_index.values()]
@@ -120,7 +127,7 @@ class InSyncChecks:
         for other in replicas_of(cluster, key):
             if other.node is node or other.log.damage is not None:
                 continue
-            is_known = other.node.node_id in leader.isr and is_in_this_life(node.image, other)
+            is_known = other.node.node_id in leader.isr and is_heard(node, partition, other)
             is_told = other.node.node_id in told and newest is not None and is_in_this_life(newest, other)
             if is_known or is_told:
                 yield other
@@ -178,7 +185,7 @@ class InSyncChecks:
         leader = led.leader
         for other in replicas_of(cluster, (led.topic_id, led.index)):
             known = node.image.brokers.get(other.node.node_id)
-            if known is None or known.fenced or not is_in_this_life(node.image, other):
+            if known is None or known.fenced or not is_heard(node, led, other):
                 continue  # it has come back, and the leader has not heard of it yet
             is_in_sync = other.node.node_id in leader.isr and other.leader_epoch == led.leader_epoch
             hold(
