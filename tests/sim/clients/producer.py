@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -59,6 +59,14 @@ class Manner(msgspec.Struct, frozen=True):
         in_flight_max = chance.randint(1, IN_FLIGHT_MAX) if is_idempotent else 1  # a plain one keeps its order that way
         made = cls(acks, is_idempotent, codec, in_flight_max)
         return msgspec.structs.replace(made, **fixed) if fixed else made
+
+
+class Sent(NamedTuple):
+    """An attempt."""
+
+    at_s: float
+    is_late: bool  # nothing of it may be taken
+    seconds: float = 0.0  # until the answer
 
 
 class Producer:
@@ -170,10 +178,21 @@ class Producer:
                 lane.end(batch, "unknown")
             return
         batch.is_under_way = True
+        sent = Sent(self.program.loop.time(), self.is_overtaken)
         answer = connection.post(request, version, ProduceResponse, self.manner.request_seconds_max)
-        self._tasks.start(self._settle(lane, batch, answer, changed))
+        self._tasks.start(self._settle(lane, batch, sent, answer, changed))
 
-    async def _settle(self, lane: Lane, batch: Batch, answer: "asyncio.Future[ProduceResponse]", changed: asyncio.Event) -> None:
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another producer has its id in a newer epoch, so that nothing of what is sent now may be taken."""
+        return False
+
+    def _check_answer(self, batch: Batch, sent: Sent, told: ProduceResponse.PartitionProduceResponse) -> None:
+        """What must not be answered to this producer."""
+
+    async def _settle(
+        self, lane: Lane, batch: Batch, sent: Sent, answer: "asyncio.Future[ProduceResponse]", changed: asyncio.Event
+    ) -> None:
         try:
             found = await answer
         except Lost as error:
@@ -182,6 +201,7 @@ class Producer:
             with suppress(Lost):
                 await self.view.refresh()
             return
+        sent = sent._replace(seconds=self.program.loop.time() - sent.at_s)
         (told,) = found.responses[0].partition_responses
         code = ErrorCode(told.error_code)
         if code == ErrorCode.NONE:
@@ -195,6 +215,7 @@ class Producer:
                 with suppress(Lost):
                     await self.view.refresh()
         changed.set()
+        self._check_answer(batch, sent, told)
 
     def _version(self, connection: Connection) -> int:
         version = self.view.version(ProduceRequest, connection)

@@ -13,6 +13,7 @@ Invariants
  2. The end is asked for until it is known; when it never will be, the life of this producer is over, and the next one's
     InitProducerId decides.
  3. Before the end is asked for, nothing of the transaction is on its way any more, as far as this client can know.
+ 4. What it asks for after another life was told a newer epoch is refused.
 """
 
 import asyncio
@@ -33,11 +34,14 @@ from odradek.wire.messages import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ProduceResponse,
 )
 from tests.checker import history
 from tests.sim.clients.commits import ELSEWHERE, Committed, Identity
 from tests.sim.clients.connection import Lost
-from tests.sim.clients.producer import LOOK_SECONDS, Manner, Producer
+from tests.sim.clients.fencing import Fence
+from tests.sim.clients.lane import Batch
+from tests.sim.clients.producer import LOOK_SECONDS, Manner, Producer, Sent
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.transactional_commits import Author, commit
 from tests.sim.clients.view import BACK_OFF_SECONDS, OF_TRANSACTIONS, View
@@ -48,6 +52,8 @@ SECOND: Final = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}  # from these
 CLIENTS_UNTIL: Final = {"AddPartitionsToTxn": 3}  # above it brokers speak to brokers
 BUMP_SINCE: Final = 3  # of InitProducerId
 BACK_OFF_SECONDS_MAX: Final = 1.0
+CONCURRENT: Final = ErrorCode.CONCURRENT_TRANSACTIONS.name
+PATIENCE_SECONDS: Final = 0.1  # add.partitions.to.txn.retry.backoff.max.ms: for so long leaders try to add a partition
 OVER: Final = frozenset(  # after which Java's producer has to be closed
     {
         ErrorCode.PRODUCER_FENCED,
@@ -78,6 +84,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     transactional_id: str
     timeout_ms: int = 10_000
+    fence: Fence = msgspec.field(default_factory=Fence)  # of all lives that have these terms
 
 
 async def awake() -> None:
@@ -116,6 +123,12 @@ class Transactor(Producer):
         """Ends whatever a former life has left open."""
         await self._initialize(-1, -1)
 
+    async def renew(self) -> None:
+        """Goes on in another epoch, where its era can ask for one."""
+        assert self.transaction is None
+        if self.program.era.wants("InitProducerId") >= BUMP_SINCE:
+            await self._initialize(self.producer_id, self.epoch)
+
     async def _initialize(self, producer_id: int, epoch: int) -> None:
         request = InitProducerIdRequest(
             transactional_id=self.terms.transactional_id,
@@ -125,7 +138,15 @@ class Transactor(Producer):
         )
         answer = await self._resolve(request, InitProducerIdResponse)
         self._take_end(ErrorCode(answer.error_code), "InitProducerId")
+        self._take_identity(answer)
+
+    def _take_identity(self, answer: InitProducerIdResponse | EndTxnResponse) -> None:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.terms.fence.told(self.program.name, (self.producer_id, self.epoch))
+
+    @property
+    def is_overtaken(self) -> bool:
+        return self.terms.fence.is_past(self.program.name, (self.producer_id, self.epoch))
 
     # -- a transaction
 
@@ -150,7 +171,9 @@ class Transactor(Producer):
         back_off = BackOff(self.program)
         while True:
             await self.awake()
+            is_late = self.is_overtaken
             code = await commit(self.program, self.view, author, who, offsets)
+            assert code or not is_late, f"offsets of {who.group} are taken from {self._zombie}"
             if not code.retriable:
                 break
             await self._wait(back_off)
@@ -226,7 +249,7 @@ class Transactor(Producer):
         self._take_end(ErrorCode(answer.error_code), "EndTxn")
         if self.is_second:
             assert (answer.producer_id, answer.producer_epoch) > (self.producer_id, self.epoch), "every end brings a new epoch"
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._take_identity(answer)
 
     async def _begin_epoch(self) -> None:
         """After a batch has failed sequences begin anew."""
@@ -276,9 +299,11 @@ class Transactor(Producer):
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[kind.AddPartitionsToTxnTopic(name=place.topic, partitions=[place.index])],
         )
+        is_late = self.is_overtaken
         answer = await self._ask(request, AddPartitionsToTxnResponse)
         (told,) = answer.results_by_topic_v3_and_below[0].results_by_partition
         code = ErrorCode(told.partition_error_code)
+        assert code or not is_late, f"AddPartitionsToTxn of {self._zombie} is done"
         if code in ELSEWHERE:
             self.view.coordinators.pop(self.terms.transactional_id, None)
         if code in OVER:
@@ -296,18 +321,32 @@ class Transactor(Producer):
         answer = await self._resolve(request, AddOffsetsToTxnResponse)
         self._take_end(ErrorCode(answer.error_code), "AddOffsetsToTxn")
 
+    @property
+    def _zombie(self) -> str:
+        fence = self.terms.fence
+        return f"{self.program.name} in epoch {self.epoch}, where {fence.owner} was told {fence.newest[1]}"
+
+    def _check_answer(self, batch: Batch, sent: Sent, told: ProduceResponse.PartitionProduceResponse) -> None:
+        is_taken, message = told.error_code == ErrorCode.NONE, told.error_message
+        assert not (is_taken and sent.is_late), f"a batch of epoch {batch.epoch} is taken from {self._zombie}"
+        is_early = self.is_second and sent.seconds < PATIENCE_SECONDS and CONCURRENT in (message or "")
+        assert not is_early, f"{self.program.name} is told after {sent.seconds * 1000:.0f} ms: {message}"
+
     # -- questions for its coordinator
 
     async def _resolve(self, request: Message, response: type[Told]) -> Told:
         """Asks until there is an answer that no repetition changes."""
         back_off = BackOff(self.program)
         while True:
+            is_late = self.producer_id >= 0 and self.is_overtaken
             try:
                 answer = await self._ask(request, response)
             except Lost:
                 await self._wait(back_off)
                 continue
             code = ErrorCode(answer.error_code)
+            is_abort = isinstance(request, EndTxnRequest) and not request.committed  # of nothing, perhaps, and done by another
+            assert code or not is_late or is_abort, f"{type(request).__name__} of {self._zombie} is done"
             if code in ELSEWHERE:
                 self.view.coordinators.pop(self.terms.transactional_id, None)
             if not code.retriable:

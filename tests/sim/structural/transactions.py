@@ -8,6 +8,7 @@ Invariants that are checked
  4. A transaction that is open in a log is open at its coordinator, with that partition.
  5. No log is stable past the first transaction that is open in it.
  6. Whoever reads a batch of an aborted transaction hears of that.
+ 7. No partition has the end of a transaction from a coordinator by whose log it is not decided for good.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -150,6 +151,7 @@ class TransactionChecks:
 
     def check(self, cluster: "SimCluster") -> None:
         leaders = newest_leaders(cluster)
+        check_decided(cluster, leaders)
         completed, self.completed = self.completed, []
         for name, decided in completed:
             for place in sorted(decided.partitions):
@@ -214,6 +216,25 @@ def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
         if replica.leading is not None and replica.leader_epoch == epochs.get(place) and replica.log.damage is None:
             found[place] = replica
     return found
+
+
+def check_decided(cluster: "SimCluster", leaders: dict[TopicIndex, Replica]) -> None:
+    """Of version 2, where the epoch of an end is seen with it. What another coordinator knew of its log nobody can tell."""
+    for number, node in cluster.nodes.items():
+        transactions = getattr(node, "transactions", None)
+        for shard in transactions.shards.values() if transactions is not None else ():
+            epoch, committed = shard.partition.leader_epoch, shard.partition.log.high_watermark
+            for name, entry in shard.coordinator.entries.items() if shard.is_loaded else ():
+                decided = entry.transaction
+                if entry.offset < committed or decided.state not in PREPARED or decided.version < EPOCH_BUMPED_SINCE:
+                    continue
+                for place in sorted(decided.partitions & leaders.keys()):
+                    producer = leaders[place].log.producers.producers.get(decided.producer_id)
+                    hold(
+                        producer is None or (producer.epoch, producer.coordinator_epoch) != (decided.epoch, epoch),
+                        f"{leaders[place].name} has an end of {name} from node {number}, which has it at {entry.offset}, "
+                        f"and knows that {committed} is committed",
+                    )
 
 
 def has_marker(replica: Replica, ended: Ended) -> bool:

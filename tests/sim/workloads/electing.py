@@ -6,10 +6,12 @@ from typing import Final
 from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.program import Place, Program
+from tests.sim.workloads.plan import TopicPlan
 from tests.sim.workloads.stage import Stage
 
 ELECTIONS_MAX: Final = 5  # of one partition at a time
 PAUSES_SECONDS: Final = (0.0, 0.0, 0.3)  # before one: none has heard of the last, or some have, and have written by it
+INTERNAL: Final = tuple(TopicPlan(name, "compacted", 2, 3, {}) for name in ("__transaction_state", "__consumer_offsets"))
 
 
 async def elect(program: Program, stage: Stage) -> None:
@@ -26,7 +28,7 @@ async def elect(program: Program, stage: Stage) -> None:
 async def swap(program: Program, stage: Stage, administrator: Administrator) -> None:
     """One after the other of the replicas in sync is preferred, and leads, before all have heard of the last."""
     chance, view = program.chance, administrator.view
-    topic = chance.choice(list(stage.topics.values()))
+    topic = chance.choice(INTERNAL if stage.profile.elects_coordinators else list(stage.topics.values()))
     place = Place(topic.name, chance.randrange(topic.partitions))
     await view.refresh([place.topic])
     led = view.known(place)

@@ -61,6 +61,8 @@ class Profile(msgspec.Struct, frozen=True):
     members: int = 2  # of a group
     electors: int = 0  # programs that have leaders change
     probers: int = 0  # programs that ask in other leader epochs
+    elects_coordinators: bool = False  # what electors change are the leaders of internal topics
+    is_eager: bool = False  # transactors commit offsets too, leave transactions open for good, and have ends come late
     has_administrator: bool = True
     changes_voters: bool = True
     allows_unclean: bool = False  # loss is allowed then, and told
@@ -89,6 +91,42 @@ PROFILES: Final = {
             processing=1,
             operation_seconds=6.0,
             accident_seconds=6.0,
+        ),
+        Profile(
+            "zombies",  # many lives of few transactional ids
+            writers=1,
+            groups=0,
+            transactors=4,
+            is_eager=True,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+            accident_seconds=3.0,
+        ),
+        Profile(
+            "coordinators",  # move all the time, also between the end of a transaction and its markers
+            writers=1,
+            groups=0,
+            transactors=3,
+            processing=1,
+            electors=2,
+            elects_coordinators=True,
+            is_eager=True,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+            accident_seconds=6.0,
+        ),
+        Profile(
+            "processing",  # groups that change all the time, and commit in transactions
+            writers=3,
+            groups=0,
+            processing=3,
+            members=3,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+            accident_seconds=4.0,
         ),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),

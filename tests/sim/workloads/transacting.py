@@ -6,9 +6,15 @@ Invariants
 """
 
 import random
+from contextlib import suppress
 from typing import Final
 
+from odradek.core.transactions.transaction import EPOCH_BUMPED_SINCE
 from odradek.wire.compression import Codec
+from odradek.wire.errors import ErrorCode
+from tests.sim.clients.commits import Committed, Identity
+from tests.sim.clients.connection import Lost
+from tests.sim.clients.late_markers import come_late
 from tests.sim.clients.producer import IN_FLIGHT_MAX, Manner
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.tasks import Tasks
@@ -25,6 +31,10 @@ THOUGHTFUL: Final = 0.15  # of batches: a while passes before the next one
 THOUGHT_SECONDS: Final = (0.1, 0.5, 4.0)
 STALL_SECONDS: Final = (0.1, 4.0)
 ACCIDENTS: Final = ("kill", "zombie", "zombie")
+OFFSETS: Final = 0.3  # of transactions commit offsets, of programs that do
+REPEATED: Final = 0.5  # of transactions hear of the end of the last again
+RENEWED: Final = 0.2  # of transactions have an epoch that was asked for
+OPEN_FOR_GOOD: Final = 0.3  # of lives that are killed: none follows with the same transactional id
 
 
 def chosen_manner(chance: random.Random) -> Manner:
@@ -43,6 +53,7 @@ class Life:
         self.has_ended_well = False
         self._stalled_until_s = 0.0
         self._sent = 0
+        self._places: dict[Place, None] = {}  # of the transaction that is open
         self._tasks = Tasks(program)
         self._tasks.start(self._live())
 
@@ -68,20 +79,28 @@ class Life:
             self.stage.count("lives of transactors")
             while not self.stage.is_finishing:
                 await self.stage.pause(self.program.chance.expovariate(self.stage.plan.sends_per_second))
+                if self.stage.profile.is_eager and self.program.chance.random() < RENEWED:
+                    await self.transactor.renew()
                 await self._transact()
             self.has_ended_well = True
         except Fenced:
             self.stage.count("transactors fenced")
+        except AssertionError:  # a node has done what it must not: the others go on
+            await self._close()
+            raise
         await self._close()
 
     async def _transact(self) -> None:
         transactor, chance = self.transactor, self.program.chance
         transactor.begin()
+        self._places.clear()
         try:
             for _ in range(chance.randint(1, BATCHES_MAX)):
                 self._send()
                 if chance.random() < THOUGHTFUL:
                     await self.stage.pause(chance.choice(THOUGHT_SECONDS))
+            if self.stage.profile.is_eager:
+                await self._be_eager()
             if chance.random() < ABORTED:
                 if chance.random() >= IN_HASTE:
                     await transactor.flush()
@@ -92,10 +111,31 @@ class Life:
             self.stage.count("transactions that could not be committed")
             await transactor.abort()
 
+    async def _be_eager(self) -> None:
+        """More of what may happen to a transaction."""
+        transactor, chance = self.transactor, self.program.chance
+        if chance.random() < OFFSETS:
+            offsets = {Place(name, 0): Committed(self._sent, 0) for name in self.stage.topics}
+            await transactor.commit_offsets(Identity(f"group-of-{transactor.terms.transactional_id}"), offsets)
+        if chance.random() < REPEATED:
+            await transactor.flush()
+            with suppress(Lost):
+                for place in self._places:
+                    await self._hear_again(place)
+
+    async def _hear_again(self, place: Place) -> None:
+        """Of the end of the last transaction there, while this one is open."""
+        transactor = self.transactor
+        version = EPOCH_BUMPED_SINCE if transactor.is_second else 0
+        code = await come_late(transactor.view, place, transactor.producer_id, transactor.epoch, version)
+        assert code != ErrorCode.NONE, f"a late end is written to {place}, where a transaction of {self.program.name} is open"
+        self.stage.count("ends that come late", code is not None)
+
     def _send(self) -> None:
         topics, chance = list(self.stage.topics.values()), self.program.chance
         topic = chance.choice(topics)
         place = Place(topic.name, chance.randrange(topic.partitions))
+        self._places[place] = None
         size = chance.randint(1, RECORDS_MAX)
         self.transactor.send(place, entries(chance, topic, f"{self.program.name}.{self._sent}", size))
         self.stage.count("sends in transactions", size)
@@ -118,6 +158,8 @@ async def transact(program: Program, stage: Stage) -> None:
             stage.count(f"transactors, {accident}")
             if accident == "kill":
                 await last.kill()
+                if stage.profile.is_eager and chance.random() < OPEN_FOR_GOOD:
+                    terms = Terms(f"{terms.transactional_id}-{len(lives)}", chance.choice(TIMEOUTS_MS[:-1]))
             else:
                 last.stall(chance.uniform(*STALL_SECONDS))
         lives.append(Life(program.renamed(f"{name}.{len(lives) + 1}"), stage, terms))
