@@ -14,8 +14,7 @@ from odradek.log.disk import RealDisk
 from odradek.log.folder import METADATA_LOG
 from odradek.node.machine import Machine
 from tests.sim.faults import KINDS, Slowness
-from tests.sim.hunt import MUTANTS, Found, hunt
-from tests.sim.mutants import disk, quorum, replicas
+from tests.sim.hunt import FAMILIES, MUTANTS, Found, hunt
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.run import Run, Setting, run
 
@@ -100,7 +99,7 @@ def test_a_switch_replaces_what_is_there() -> None:
 
 
 def test_every_rule_is_said_once_and_every_switch_has_a_name_of_its_own() -> None:
-    all_of_them = [*replicas.MUTANTS, *quorum.MUTANTS, *disk.MUTANTS]
+    all_of_them = [mutant for family in FAMILIES for mutant in family.MUTANTS]
     assert len({mutant.rule for mutant in all_of_them}) == len(all_of_them) == len(MUTANTS)
 
 
