@@ -55,6 +55,8 @@ class TransactionChecks:
         self.names: dict[int, str] = {}  # by producer id
         self.places: dict[str, int] = {}  # of transactional ids: the partition of __transaction_state
         self.next_offsets: dict[int, int] = {}  # of partitions of __transaction_state
+        self.versions: dict[Ended, int] = {}  # in which the end of a transaction was decided
+        self.repeated: list[tuple[Ended, str]] = []  # ends that came twice, of which the version is not known yet
         self.completed: list[tuple[str, Transaction]] = []  # as they were decided, whose markers were not looked for yet
         self.transactions_seen = self.markers_seen = 0
 
@@ -101,6 +103,8 @@ class TransactionChecks:
         self.states[name] = after
         self.names[after.producer_id] = name
         self.transactions_seen += 1
+        if after.state in PREPARED:
+            self.versions[after.producer_id, after.epoch] = after.version
         if before is None:
             return
         if before.producer_id == after.producer_id:
@@ -133,23 +137,18 @@ class TransactionChecks:
         _, coordinator_epoch = read_end_marker(record)
         producer_id, epoch = header.producer_id, header.producer_epoch
         self.markers_seen += 1
-        is_second = self._version(producer_id) >= EPOCH_BUMPED_SINCE
-        hold(
-            not is_second or history.last.get(producer_id) != (epoch, coordinator_epoch),
-            f"{name} has the end of a transaction of producer {producer_id}, epoch {epoch}, again at {header.base_offset}",
-        )
+        if history.last.get(producer_id) == (epoch, coordinator_epoch):
+            what = f"{name} has the end of a transaction of producer {producer_id}, epoch {epoch}, again at {header.base_offset}"
+            self.repeated.append(((producer_id, epoch), what))
         history.open.pop(producer_id, None)
         history.last[producer_id] = (epoch, coordinator_epoch)
         history.epochs[producer_id] = epoch
         history.markers[producer_id, epoch] = header.base_offset
 
-    def _version(self, producer_id: int) -> int:
-        known = self.states.get(self.names.get(producer_id, ""))
-        return 0 if known is None or known.producer_id != producer_id else known.version
-
     # -- between two turns of the world
 
     def check(self, cluster: "SimCluster") -> None:
+        self._check_repeated()
         leaders = newest_leaders(cluster)
         check_decided(cluster, leaders)
         completed, self.completed = self.completed, []
@@ -164,6 +163,12 @@ class TransactionChecks:
                 hold(stable <= first, f"{replica.name} is stable up to {stable} on {replica.who}, and open from {first} on")
             for first_offset, producer_id in log.producers.ongoing.items():
                 self._check_open(replica, place, first_offset, producer_id, leaders)
+
+    def _check_repeated(self) -> None:
+        """Before version 2 a producer ends all of its transactions with one epoch, and some may have nothing here."""
+        for ended, what in self.repeated:
+            hold(self.versions.get(ended, 0) < EPOCH_BUMPED_SINCE, what)
+        self.repeated = [each for each in self.repeated if each[0] not in self.versions]
 
     def _check_complete(self, name: str, decided: Transaction, place: TopicIndex, replica: Replica | None) -> None:
         """By then the marker is committed: whoever leads the partition has it."""

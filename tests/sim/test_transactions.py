@@ -1,0 +1,65 @@
+"""Structural checks of transactions find what they look for, and nothing that may be."""
+
+import pytest
+
+from odradek.core.transactions.transaction import State, Transaction
+from odradek.wire.batch import read_header
+from odradek.wire.control import end_marker
+from tests.sim.structural.findings import Violated
+from tests.sim.structural.logs import Batch
+from tests.sim.structural.transactions import History, TransactionChecks
+
+PRODUCER_ID, EPOCH = 7, 5
+
+
+def marker(offset: int, *, commit: bool = True, coordinator_epoch: int = 1) -> Batch:
+    data = end_marker(
+        commit=commit,
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=0,
+        base_offset=offset,
+    )
+    return Batch(read_header(data), bytes(data))
+
+
+def told(checks: TransactionChecks, state: State, version: int) -> None:
+    """What the coordinator has written."""
+    transaction = Transaction(producer_id=PRODUCER_ID, epoch=EPOCH, timeout_ms=1, state=state, version=version)
+    checks._changed("id", None, transaction)
+
+
+def ended(checks: TransactionChecks, *markers: Batch) -> None:
+    history = History()
+    for each in markers:
+        checks._ended("t-0", history, each)
+
+
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_an_end_of_version_2_that_comes_twice_is_found(is_told_first: bool) -> None:
+    checks = TransactionChecks()
+    if is_told_first:
+        told(checks, State.PREPARE_COMMIT, version=2)
+    ended(checks, marker(0), marker(1))
+    if not is_told_first:
+        checks._check_repeated()
+        told(checks, State.PREPARE_COMMIT, version=2)
+    with pytest.raises(Violated, match="epoch 5, again at 1"):
+        checks._check_repeated()
+
+
+def test_before_it_one_epoch_ends_many_transactions_whatever_the_life_before_had() -> None:
+    checks = TransactionChecks()
+    told(checks, State.EMPTY, version=2)
+    ended(checks, marker(0), marker(1, commit=False))
+    checks._check_repeated()
+    told(checks, State.PREPARE_ABORT, version=0)
+    checks._check_repeated()
+
+
+def test_another_coordinator_may_write_an_end_again() -> None:
+    checks = TransactionChecks()
+    told(checks, State.PREPARE_COMMIT, version=2)
+    ended(checks, marker(0), marker(1, coordinator_epoch=2))
+    checks._check_repeated()
