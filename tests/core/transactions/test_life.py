@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.core.coordinator.events import Now
 from odradek.core.transactions.config import TransactionConfig
 from odradek.core.transactions.coordinator import COMPLETION_RETRY_MS, HELD_MS_MAX
 from odradek.core.transactions.events import ConfigChanged, Markers, MarkersWritten
@@ -148,6 +149,31 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     assert host.end(producer, version=V2 if version else V1)[0] in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
     host.write_markers()
     assert host.is_in(State.COMPLETE_ABORT)
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_also_when_the_wall_clock_was_set_back(is_moved: bool) -> None:
+    host = Host()
+    producer = host.begun()
+    host.add(producer, A)
+    host.now = Now(host.now.monotonic_ms, host.now.wall_ms - 9 * 3_600_000)
+    if is_moved:
+        host.fail_over()
+    host.pass_time(TIMEOUT_MS - CLEANUP_MS)
+    assert host.is_in(State.ONGOING)
+    host.pass_time(3 * CLEANUP_MS)
+    assert host.is_in(State.PREPARE_ABORT)
+
+
+def test_the_next_transaction_has_the_whole_time_again() -> None:
+    host = Host()
+    producer = host.begun()
+    for _ in range(3):
+        assert host.add(producer, A) == [NONE]
+        host.pass_time(TIMEOUT_MS - CLEANUP_MS)
+        error, producer = host.end(producer)
+        assert error is NONE
+        host.write_markers()
 
 
 def test_a_transactional_id_that_nobody_uses_is_forgotten_when_it_is_at_rest() -> None:

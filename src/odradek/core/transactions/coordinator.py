@@ -53,6 +53,7 @@ class Entry(Struct):
     transaction: Transaction
     offset: int  # of its last record
     last_epoch: int = NO_EPOCH  # that its producer had before it asked for the next; known in one life only, as in Kafka
+    noticed_ms: int | None = None  # on the monotonic clock, when its transaction was seen to be open; in one life as well
 
 
 class TransactionCoordinator(Coordinator):
@@ -108,6 +109,8 @@ class TransactionCoordinator(Coordinator):
         else:
             if transaction.state in PREPARED and transaction.epoch != entry.transaction.epoch:
                 entry.last_epoch = entry.transaction.epoch if transaction.version >= EPOCH_BUMPED_SINCE else NO_EPOCH
+            if transaction.state is not entry.transaction.state:
+                entry.noticed_ms = None
             entry.transaction, entry.offset = transaction, offset
         if transaction.state in PREPARED:
             self.decided.append((offset, transactional_id))
@@ -205,14 +208,16 @@ class TransactionCoordinator(Coordinator):
         return True
 
     def _time_out(self, transactional_id: str, turn: Turn, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Aborts a transaction that is open for too long."""
+        """Aborts a transaction that is open for too long, by either clock: one that was set back would leave it open until then,
+        with all who read behind it."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.transaction.state is not State.ONGOING or self.is_pending(entry):
             return
-        transaction = entry.transaction
-        if transaction.start_ms + transaction.timeout_ms < turn.now.wall_ms and not self.fence(
-            transactional_id, entry, Nothing(), turn, producer_id
-        ):
+        transaction, now = entry.transaction, turn.now
+        if entry.noticed_ms is None:
+            entry.noticed_ms = now.monotonic_ms
+        open_ms = max(now.wall_ms - transaction.start_ms, now.monotonic_ms - entry.noticed_ms)
+        if open_ms > transaction.timeout_ms and not self.fence(transactional_id, entry, Nothing(), turn, producer_id):
             turn.effects.append(NeedProducerId(transactional_id))
 
     def _expired(self, wall_ms: int) -> list[str]:
