@@ -165,6 +165,18 @@ def test_also_when_the_wall_clock_was_set_back(is_moved: bool) -> None:
     assert host.is_in(State.PREPARE_ABORT)
 
 
+def test_a_wall_clock_that_is_set_forth_takes_no_time_from_a_transaction_that_was_seen() -> None:
+    host = Host()
+    producer = host.begun()
+    host.add(producer, A)
+    host.pass_time(2 * CLEANUP_MS)
+    host.now = Now(host.now.monotonic_ms, host.now.wall_ms + 9 * 3_600_000)
+    host.pass_time(TIMEOUT_MS - 4 * CLEANUP_MS)
+    assert host.is_in(State.ONGOING)
+    host.pass_time(4 * CLEANUP_MS)
+    assert host.is_in(State.PREPARE_ABORT)
+
+
 def test_the_next_transaction_has_the_whole_time_again() -> None:
     host = Host()
     producer = host.begun()

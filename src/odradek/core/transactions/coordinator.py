@@ -53,7 +53,7 @@ class Entry(Struct):
     transaction: Transaction
     offset: int  # of its last record
     last_epoch: int = NO_EPOCH  # that its producer had before it asked for the next; known in one life only, as in Kafka
-    noticed_ms: int | None = None  # on the monotonic clock, when its transaction was seen to be open; in one life as well
+    opened_ms: int | None = None  # on the monotonic clock, once its transaction was seen to be open; in one life as well
 
 
 class TransactionCoordinator(Coordinator):
@@ -110,7 +110,7 @@ class TransactionCoordinator(Coordinator):
             if transaction.state in PREPARED and transaction.epoch != entry.transaction.epoch:
                 entry.last_epoch = entry.transaction.epoch if transaction.version >= EPOCH_BUMPED_SINCE else NO_EPOCH
             if transaction.state is not entry.transaction.state:
-                entry.noticed_ms = None
+                entry.opened_ms = None
             entry.transaction, entry.offset = transaction, offset
         if transaction.state in PREPARED:
             self.decided.append((offset, transactional_id))
@@ -208,15 +208,15 @@ class TransactionCoordinator(Coordinator):
         return True
 
     def _time_out(self, transactional_id: str, turn: Turn, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Aborts a transaction that is open for too long, by either clock: one that was set back would leave it open until then,
-        with all who read behind it."""
+        """Aborts a transaction that is open for too long. What the wall clock says of it counts when it is first seen, and not
+        when that clock is set later: back, all who read behind it would wait as long; forth, it would lose its time."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.transaction.state is not State.ONGOING or self.is_pending(entry):
             return
         transaction, now = entry.transaction, turn.now
-        if entry.noticed_ms is None:
-            entry.noticed_ms = now.monotonic_ms
-        open_ms = max(now.wall_ms - transaction.start_ms, now.monotonic_ms - entry.noticed_ms)
+        if entry.opened_ms is None:
+            entry.opened_ms = now.monotonic_ms - max(now.wall_ms - transaction.start_ms, 0)
+        open_ms = now.monotonic_ms - entry.opened_ms
         if open_ms > transaction.timeout_ms and not self.fence(transactional_id, entry, Nothing(), turn, producer_id):
             turn.effects.append(NeedProducerId(transactional_id))
 
