@@ -7,9 +7,9 @@ v5  the group's partition is added to the transaction by this request (KIP-890);
 v6  topics by id
 """
 
+from odradek.api.committed_topics import known_topics
 from odradek.api.context import Context
 from odradek.core.groups.refusals import refusal, refused_transactional
-from odradek.core.metadata.topics import Topic
 from odradek.wire.batch import NO_SEQUENCE
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -19,13 +19,10 @@ ABORTABLE_SINCE = 4
 ADDS_PARTITIONS_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
-Asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-Answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-
 
 async def handle(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffsetCommitResponse:
-    refused: list[Answered] = []
-    request.topics = [topic for topic in request.topics if find(topic, ctx, refused)]
+    has_ids = ctx.version >= TOPIC_IDS_SINCE
+    request.topics, refused = known_topics(request.topics, ctx, refused_transactional, has_ids=has_ids)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
@@ -62,22 +59,3 @@ async def verify(request: TxnOffsetCommitRequest, ctx: Context) -> object:
     if error is ErrorCode.NETWORK_EXCEPTION:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which every client tries again
     raise Refused(error, "the transaction's coordinator did not take the group's offsets into the transaction")
-
-
-def find(asked: Asked, ctx: Context, refused: list[Answered]) -> bool:
-    """Completes a topic with its name, or its id; whether some partition of it can be committed."""
-    topic: Topic | None
-    if ctx.version >= TOPIC_IDS_SINCE:
-        topic, error = ctx.node.image.topics_by_id.get(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        topic, error = ctx.node.image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is None:
-        refused.append(refused_transactional(asked, error))
-        return False
-    asked.name, asked.topic_id = topic.name, topic.id
-    unknown = [partition for partition in asked.partitions if partition.partition_index not in topic.partitions]
-    if unknown:
-        rest = Asked(name=topic.name, topic_id=topic.id, partitions=unknown)
-        refused.append(refused_transactional(rest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        asked.partitions = [partition for partition in asked.partitions if partition.partition_index in topic.partitions]
-    return bool(asked.partitions)

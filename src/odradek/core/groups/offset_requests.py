@@ -7,6 +7,8 @@ Invariants
  2. A fetch that requires stable offsets waits for commits that are on their way, and refuses those of open transactions.
 """
 
+from typing import Any
+
 from odradek.core.coordinator.events import Author, Request, Turn
 from odradek.core.groups.classic.group import ClassicGroup, State
 from odradek.core.groups.classic.rebalance import restart_session
@@ -47,24 +49,17 @@ def commit_offsets(shard: Shard, request: Request, message: OffsetCommitRequest,
         return turn.reply(request.ticket, refusal(message, error, request.version))
     if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
         restart_session(group, group.members[message.member_id], turn)
-    records: list[CoordinatorRecord] = []
-    response = OffsetCommitResponse()
-    for topic in message.topics:
-        answers = []
-        for partition in topic.partitions:
-            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if is_acceptable(shard, partition.committed_metadata):
-                error = ErrorCode.NONE
-                place = Place(message.group_id, topic.name, partition.partition_index)
-                value = committed_value(message, topic.topic_id, partition, turn.now.wall_ms)
-                records.append(offset_record(place, value))
-            answer = OffsetCommitResponse.OffsetCommitResponsePartition
-            answers.append(answer(partition_index=partition.partition_index, error_code=error))
-        answered = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
-        response.topics.append(answered)
+    kind = OffsetCommitResponse
+    records, topics = taken(
+        shard,
+        message,
+        turn.now.wall_ms,
+        (kind.OffsetCommitResponseTopic, kind.OffsetCommitResponsePartition),
+        message.retention_time_ms,
+    )
     if records:
-        return turn.write(records, Answer(request, response))
-    return turn.reply(request.ticket, response)
+        return turn.write(records, Answer(request, kind(topics=topics)))
+    return turn.reply(request.ticket, kind(topics=topics))
 
 
 def commit_in_transaction(shard: Shard, request: Request, message: TxnOffsetCommitRequest, turn: Turn) -> None:
@@ -73,32 +68,38 @@ def commit_in_transaction(shard: Shard, request: Request, message: TxnOffsetComm
     error = check_transactional_commit(group, message, request.version)
     if error is not ErrorCode.NONE:
         return turn.reply(request.ticket, refusal(message, error, request.version))
-    records: list[CoordinatorRecord] = []
-    response = TxnOffsetCommitResponse()
+    kind = TxnOffsetCommitResponse
+    records, topics = taken(
+        shard, message, turn.now.wall_ms, (kind.TxnOffsetCommitResponseTopic, kind.TxnOffsetCommitResponsePartition)
+    )
+    if records:
+        author = Author(message.producer_id, message.producer_epoch, request.verification)
+        return turn.write(records, Answer(request, kind(topics=topics)), author)
+    return turn.reply(request.ticket, kind(topics=topics))
+
+
+def taken(
+    shard: Shard,
+    message: OffsetCommitRequest | TxnOffsetCommitRequest,
+    wall_ms: int,
+    kinds: tuple[type[Any], type[Any]],
+    retention_ms: int = NO_RETENTION_TIME,
+) -> tuple[list[CoordinatorRecord], list[Any]]:
+    """The records of the offsets that can be committed, and the answers about all of them: of topics and partitions of these
+    kinds."""
+    records, topics = [], []
+    answer_of_topic, answer_of_partition = kinds
     for topic in message.topics:
         answers = []
         for partition in topic.partitions:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if is_acceptable(shard, partition.committed_metadata):
                 error = ErrorCode.NONE
-                value = OffsetCommitValue(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata or "",
-                    commit_timestamp=turn.now.wall_ms,
-                    topic_id=topic.topic_id,
-                )
-                records.append(offset_record(Place(message.group_id, topic.name, partition.partition_index), value))
-            answer = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
-            answers.append(answer(partition_index=partition.partition_index, error_code=error))
-        answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-            name=topic.name, topic_id=topic.topic_id, partitions=answers
-        )
-        response.topics.append(answered)
-    if records:
-        author = Author(message.producer_id, message.producer_epoch, request.verification)
-        return turn.write(records, Answer(request, response), author)
-    return turn.reply(request.ticket, response)
+                place = Place(message.group_id, topic.name, partition.partition_index)
+                records.append(offset_record(place, committed_value(topic.topic_id, partition, wall_ms, retention_ms)))
+            answers.append(answer_of_partition(partition_index=partition.partition_index, error_code=error))
+        topics.append(answer_of_topic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return records, topics
 
 
 def check_transactional_commit(group: Group | None, message: TxnOffsetCommitRequest, version: int) -> ErrorCode:
@@ -144,9 +145,11 @@ def java_length(metadata: str | None) -> int:
 
 
 def committed_value(
-    message: OffsetCommitRequest, topic_id: bytes, partition: OffsetCommitRequest.OffsetCommitRequestPartition, wall_ms: int
+    topic_id: bytes,
+    partition: OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+    wall_ms: int,
+    retention_ms: int,
 ) -> OffsetCommitValue:
-    retention_ms = message.retention_time_ms
     return OffsetCommitValue(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,

@@ -8,6 +8,7 @@ Invariants
 
 from typing import TYPE_CHECKING, Final
 
+from odradek.core.coordinator import answer
 from odradek.core.coordinator.events import Request, Turn
 from odradek.core.transactions.events import NeedProducerId
 from odradek.core.transactions.listing import describe_transactions, list_transactions
@@ -44,20 +45,11 @@ BROKERS_SINCE: Final = 4  # AddPartitionsToTxn comes from other brokers, for sev
 EPOCH_BUMP_SINCE: Final = 5  # EndTxn bumps the epoch
 
 
-class Answer:
-    """The response to a request, when what it says is committed."""
+class Answer(answer.Answer):
+    __slots__ = ()
 
-    __slots__ = ("request", "response")
-
-    def __init__(self, request: Request, response: Message) -> None:
-        self.request = request
-        self.response = response
-
-    def committed(self, turn: Turn) -> None:
-        turn.reply(self.request.ticket, self.response)
-
-    def failed(self, error: ErrorCode, turn: Turn) -> None:
-        turn.reply(self.request.ticket, refusal(self.request.message, error, self.request.version))
+    def _refusal(self, error: ErrorCode) -> Message:
+        return refusal(self.request.message, error, self.request.version)
 
 
 class Initialized(Answer):
