@@ -109,17 +109,18 @@ class Evidence:
         if log != self.log(topic, partition):
             return True  # what came in its place may have been lost before anybody saw it
         is_deleted = place.value is None or (topic, partition, place.key) in self.loose_tombstones
-        return is_deleted or self.is_aborted(log, place) or offset < self.last_of_key(log).get(place.key, offset)
+        is_kept = self._state(log, place) == "committed"  # one of which nobody knows how it ended may have been aborted
+        return is_deleted or not is_kept or offset < self.last_of_key(log).get(place.key, offset)
 
-    def is_aborted(self, log: Log, place: Place) -> bool:
+    def _state(self, log: Log, place: Place) -> str:
         send = self.send_of(log, place)
-        return send is not None and self.state_of(send) == "aborted"
+        return "committed" if send is None else self.state_of(send)
 
     def last_of_key(self, log: Log) -> dict[str | None, int]:
         """What compaction has to keep. Aborted records go, and take nobody's place."""
         if log not in self._last_of_key:
             places = sorted(self.places(log).items())
-            self._last_of_key[log] = {place.key: offset for offset, place in places if not self.is_aborted(log, place)}
+            self._last_of_key[log] = {place.key: offset for offset, place in places if self._state(log, place) != "aborted"}
         return self._last_of_key[log]
 
     # -- taking events in

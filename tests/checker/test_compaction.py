@@ -37,6 +37,16 @@ RIGHT = {
         p send l:b > 2
         f final l:b@2
     """,
+    "nobody knows how a transaction ended, and it was aborted": """
+        a allows compact
+        p begins tx=1
+        p send k:a > 0 tx=1
+        p commit tx=1 > ?
+        q send l:b > 2
+        r assigned 0
+        r polls l:b@2 pos=3
+        f final l:b@2
+    """,
     "compacted and deleted": """
         a allows compact
         a allows delete
@@ -65,6 +75,19 @@ WRONG = {
         f final l:c@1
     """,
         "last_value",
+    ),
+    "a key is gone that was written in a transaction": (
+        """
+        a allows compact
+        p begins tx=1
+        p send k:a > 0 tx=1
+        p commit tx=1 > ok
+        q send l:b > 2
+        r assigned 0
+        r polls l:b@2 pos=3
+        f final l:b@2
+    """,
+        "last_value unseen_record",
     ),
     "a tombstone is gone before what it deletes": (
         """
