@@ -268,6 +268,21 @@ def cut_one_way(faults: Faults) -> Ending | None:
     return lambda: network.heal(source, target)
 
 
+def deafen(faults: Faults) -> Ending:
+    """A node hears nothing of the clients for a while, and then all at once, when most have given up on it."""
+    network, here = faults.cluster.network, faults.pick().host
+    nodes = {member.host for member in faults.cluster.members.values()}
+    clients = [name for name in network.hosts if name not in nodes]
+    for client in clients:
+        network.cut(client, here)
+
+    def end() -> None:
+        for client in clients:
+            network.heal(client, here)
+
+    return end
+
+
 def isolate(faults: Faults) -> Ending:
     """One node from the others, or from everybody."""
     here = faults.pick().host
@@ -514,6 +529,7 @@ KINDS: Final[dict[str, Kind]] = {
     "slow links": Kind(slow_links, 1, 15),
     "connections lost": Kind(break_connections, 0, 0),
     "link cut one way": Kind(cut_one_way, 1, 20),
+    "deaf node": Kind(deafen, 8.5, 13),
     "node cut off": Kind(isolate, 1, 25),
     "network split": Kind(split, 1, 20),
     "leader cut off": Kind(voting.isolate_leader, 0.5, 6),

@@ -34,7 +34,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "clocks": {"clock jump": 15.0, "kill": 2.0, "clean stop": 1.0},
     "parted": {"slow links": 6.0, "link cut one way": 3.0, "node cut off": 2.0, "pause": 3.0, "kill": 2.0, "kill of all": 0.7},
     "slow links": {"slow links": 15.0},
-    "late requests": {"link cut one way": 15.0, "slow links": 3.0, "connections lost": 3.0},
+    "late requests": {"deaf node": 5.0, "link cut one way": 4.0, "slow links": 3.0, "connections lost": 3.0},
     "late news": {"slow links": 15.0, "connections lost": 2.0, "pause": 3.0},
     "late news of crashes": {"slow links": 12.0, "crash loop": 8.0},
     "losses behind cuts": {"power loss": 1.0, "power loss behind a cut": 12.0, "clean stop": 1.0},

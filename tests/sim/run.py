@@ -151,7 +151,7 @@ class Run:
 
     def _judge(self) -> None:
         self.structure.check_whole()
-        self.wrong += [f"client: {error!r}" for error in self.workload.failures]
+        self.wrong[:0] = [f"client: {error!r}" for error in self.workload.failures]  # which may be why others are stuck
         for loop in self.loops:
             self.wrong += [f"complaint of {loop.name}: {each}" for each in loop.complaints]
         for member in self.cluster.members.values():

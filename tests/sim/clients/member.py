@@ -79,10 +79,16 @@ class Member(ABC):
 
     def start(self) -> None:
         self._tasks.start(self._read())
-        self._tasks.start(self._belong())
+        self._belonging = self._tasks.start(self._belong())
 
     def stall(self, seconds: float) -> None:
         self._stalled_until_s = self.program.loop.time() + seconds
+
+    def be_forsaken(self) -> None:
+        """Is no more told what becomes of the group, and goes on with what it has."""
+        self._belonging.cancel()
+        program = self.program
+        program.tell(history.MemberEnded(program.at_ms, program.name, self.terms.group, self.member_id, is_crash=True))
 
     @abstractmethod
     def rejoin(self) -> None:

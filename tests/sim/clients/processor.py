@@ -11,6 +11,8 @@ Invariants
 
 from collections.abc import Callable
 
+import msgspec
+
 from odradek.wire.errors import ErrorCode
 from tests.checker.history import Record, Source
 from tests.sim.clients.commits import Committed, Identity
@@ -24,6 +26,7 @@ class Processor:
         self.group = group
         self.outputs = outputs
         self.is_over = False
+        self.commits_late = False  # in an earlier generation, too: of a classic group
         self.processed = 0  # records, in transactions that were committed
         self._unprocessed: dict[Place, list[Record]] = {}
         self._results = 0
@@ -80,6 +83,9 @@ class Processor:
             for records in done.values():
                 for record in records:
                     self._send(record)
+            if self.commits_late and who.generation > 0:
+                before = msgspec.structs.replace(who, generation=who.generation - 1)
+                await transactor.commit_late(before, offsets, is_added=True)
             await transactor.commit_offsets(who, offsets)
             await transactor.commit()
         except Abortable as error:

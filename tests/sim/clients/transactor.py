@@ -161,9 +161,10 @@ class Transactor(Producer):
             history.TransactionBegun(program.at_ms, program.name, self.transaction, self.terms.transactional_id, program.name)
         )
 
-    async def commit_offsets(self, who: Identity, offsets: dict[Place, Committed]) -> None:
-        """Until they are acknowledged; Abortable when they never will be."""
+    async def commit_offsets(self, who: Identity, offsets: dict[Place, Committed], seconds_max: float | None = None) -> None:
+        """Until they are acknowledged; Abortable when they never will be, or are not in time."""
         assert self.transaction is not None
+        end_s = None if seconds_max is None else self.program.loop.time() + seconds_max
         if not self.is_second:
             await self._add_offsets(who.group)
         self._is_begun_there = True
@@ -174,13 +175,25 @@ class Transactor(Producer):
             is_late = self.is_overtaken
             code = await commit(self.program, self.view, author, who, offsets)
             assert code or not is_late, f"offsets of {who.group} are taken from {self._zombie}"
-            if not code.retriable:
+            if not code.retriable or (end_s is not None and self.program.loop.time() >= end_s):
                 break
             await self._wait(back_off)
         if code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
             raise Fenced(f"TxnOffsetCommit: {code.name}")
         if code:
             raise Abortable(code, f"offsets of {who.group}")
+
+    async def commit_late(self, who: Identity, offsets: dict[Place, Committed], *, is_added: bool) -> None:
+        """A commit of an earlier generation, or transaction, comes now: it has to be refused."""
+        assert self.transaction is not None
+        if is_added:
+            if not self.is_second:
+                await self._add_offsets(who.group)
+            self._is_begun_there = True
+        author = Author(self.terms.transactional_id, self.producer_id, self.epoch, self.transaction)
+        code = await commit(self.program, self.view, author, who, offsets)
+        how = f"of generation {who.generation}" if is_added else "that were not added to the transaction"
+        assert code, f"offsets {how} are taken for {who.group} from {self.program.name}"
 
     async def flush(self) -> None:
         """Until all that was sent is acknowledged; Abortable when something never will be."""

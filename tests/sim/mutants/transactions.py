@@ -483,9 +483,14 @@ CLIENTS: Final = "transactions"
 
 MUTANTS: Final = (
     Mutant("the first batch of a transaction waits until its partition is added", partitions_added, "links", CLIENTS),
-    Mutant("that of an older client until its partition is known to be added", partitions_verified, "late requests", "zombies"),
+    Mutant(
+        "that of an older client until its partition is known to be added",
+        partitions_verified,
+        "late requests",
+        "older transactions",
+    ),
     Mutant("offsets of a transaction wait until their partition is added", offsets_added, "links", CLIENTS),
-    Mutant("those of an older client until it is known to be added", offsets_verified, "late requests", "coordinators"),
+    Mutant("those of an older client until it is known to be added", offsets_verified, "late requests", "older transactions"),
     Mutant("who begins while the last end is under way is waited for", concurrent_transactions, "slow links", "zombies"),
     Mutant("the epoch is bumped with every end", epoch_of_every_end, "links", CLIENTS),
     Mutant("it is when a transaction is ended for its producer", epoch_of_a_timeout, "links", CLIENTS),
@@ -505,8 +510,8 @@ MUTANTS: Final = (
     Mutant("a marker of an old coordinator is refused", marker_of_an_old_coordinator, "links", "coordinators"),
     Mutant("a partition has one marker of a transaction", one_marker, "late requests", "coordinators"),
     Mutant("who is no member commits no offsets in a transaction", member_of_the_group, "links", "processing"),
-    Mutant("who is of an old generation commits none", generation_of_the_group, "links", "processing"),
-    Mutant("whose instance is another's commits none", instance_of_the_group, "links", "processing"),
+    Mutant("who is of an old generation commits none", generation_of_the_group, "links", "instances"),
+    Mutant("whose instance is another's commits none", instance_of_the_group, "links", "instances"),
     Mutant("who asks for stable offsets waits for open transactions", unstable_offsets, "links", "processing"),
     Mutant("the offsets of a transaction count with its marker", offsets_wait_for_the_marker, "links", "processing"),
     Mutant("those of an aborted one are dropped", offsets_of_aborted_transactions, "links", "processing"),

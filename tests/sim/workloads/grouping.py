@@ -13,27 +13,31 @@ from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.processor import Processor
 from tests.sim.clients.program import Place, Program
+from tests.sim.clients.tasks import Tasks
 from tests.sim.clients.transactor import Terms as TransactionalTerms
 from tests.sim.clients.transactor import Transactor
 from tests.sim.clients.view import View
 from tests.sim.workloads.plan import GroupPlan
+from tests.sim.workloads.profile import Profile
 from tests.sim.workloads.stage import Stage
 from tests.sim.workloads.transacting import TIMEOUTS_MS, chosen_manner
 
-SESSION_TIMEOUT_MS: Final = 5000
-REBALANCE_TIMEOUT_MS: Final = 6000
+STALL_MS: Final = 5000  # about a session
 RACKS: Final = 3
 AWAY_SECONDS_MAX: Final = 8.0
 WITNESS_SECONDS: Final = 2.5
+LATE: Final = 0.5  # of lives of members have commits come late, where some are there twice
+TWIN_SECONDS: Final = (0.0, 4.0, 8.0)  # until it is taken for dead
+LINGER_SECONDS: Final = 20.0  # longer than any stall
 STABLE: Final = {"OffsetFetch": 7}  # what a transaction is about to commit is waited for
 
 
 async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
     """Members one after another, until the run is over."""
-    name, lives, chance = program.name, 1, program.chance
+    name, lives, chance, twins = program.name, 1, program.chance, Tasks(program)
     await stage.set_up()
     while not stage.is_over:
-        member = make_member(program, group, name)
+        member = make_member(program, stage.profile, group, name)
         processor = make_processor(member, stage, group, name) if group.output else None
         member.start()
         stage.count(f"members, {group.protocol}")
@@ -48,7 +52,14 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
             accident = "leave"
         elif accident == "stall" and not member.is_fenced:
             stage.count("members stalled")
-            member.stall(chance.uniform(0.5, 2.5) * SESSION_TIMEOUT_MS / 1000)
+            member.stall(chance.uniform(0.5, 2.5) * STALL_MS / 1000)
+            if stage.profile.has_twins:
+                member.be_forsaken()
+                twins.start(linger(member, processor, stage))
+                await stage.pause(chance.choice(TWIN_SECONDS))
+                lives += 1
+                program = program.renamed(f"{name}.{lives}")
+                continue
             await stage.pause(chance.expovariate(1 / stage.profile.accident_seconds))
         await (member.crash() if accident == "crash" else member.leave())
         if processor is not None:
@@ -64,15 +75,24 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
         program = program.renamed(f"{name}.{lives}")
 
 
-def make_member(program: Program, group: GroupPlan, instance: str) -> Member:
+async def linger(member: Member, processor: Processor | None, stage: Stage) -> None:
+    """Goes on after a stall, and ends some time."""
+    await stage.until(lambda: stage.is_finishing or member.is_fenced, LINGER_SECONDS)
+    await member.crash()
+    if processor is not None:
+        await processor.close()
+    stage.count("members, twice", member.is_fenced)
+
+
+def make_member(program: Program, profile: Profile, group: GroupPlan, instance: str) -> Member:
     chance = program.chance
     terms = Terms(
         group.name,
         group.topics,
         group.protocol,
         instance if group.is_static else None,
-        SESSION_TIMEOUT_MS,
-        REBALANCE_TIMEOUT_MS,
+        profile.session_timeout_ms,
+        profile.rebalance_timeout_ms,
         heartbeat_seconds=chance.uniform(0.3, 1.0),
         commit_seconds=chance.uniform(0.3, 2.0),
     )
@@ -84,13 +104,15 @@ def make_member(program: Program, group: GroupPlan, instance: str) -> Member:
 
 
 def make_processor(member: Member, stage: Stage, group: GroupPlan, name: str) -> Processor:
-    """A transactional id is a member's, in all its lives."""
+    """A transactional id is a member's, in all its lives, unless two of them are there at once."""
     program = member.program
     program.era = program.era.with_floor(**STABLE)
-    terms = TransactionalTerms(f"transactional-{name}", program.chance.choice(TIMEOUTS_MS))
+    owner = program.name if stage.profile.has_twins else name
+    terms = TransactionalTerms(f"transactional-{owner}", program.chance.choice(TIMEOUTS_MS))
     transactor = Transactor(program, chosen_manner(program.chance), terms, member.awake, member.view)
     outputs = lambda: [Place(group.output, index) for index in range(stage.topics[group.output].partitions)]  # noqa: E731
     processor = Processor(transactor, group.name, outputs)
+    processor.commits_late = stage.profile.has_twins and group.protocol != "consumer" and program.chance.random() < LATE
     member.process_by(processor)
     return processor
 

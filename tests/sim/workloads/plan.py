@@ -80,8 +80,8 @@ def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
     for number in range(profile.groups):
         protocol = profile.protocols[(number + chance.randrange(len(profile.protocols))) % len(profile.protocols)]
         chosen = chance.sample([topic.name for topic in topics], chance.randint(1, len(topics)))
-        groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < 0.3))
+        groups.append(GroupPlan(f"group-{number + 1}", protocol, tuple(sorted(chosen)), chance.random() < profile.static_share))
     for number in range(profile.processing):
         protocol = chance.choice(profile.protocols)
-        groups.append(GroupPlan(f"processing-{number + 1}", protocol, INPUTS, chance.random() < 0.3, OUTPUT))
+        groups.append(GroupPlan(f"processing-{number + 1}", protocol, INPUTS, chance.random() < profile.static_share, OUTPUT))
     return Plan(topics, groups, chance.choice(profile.sends_per_second), is_fragile)

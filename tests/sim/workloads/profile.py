@@ -59,9 +59,14 @@ class Profile(msgspec.Struct, frozen=True):
     groups: int = 2
     processing: int = 0  # groups that process what they read, in transactions
     members: int = 2  # of a group
+    session_timeout_ms: int = 5000
+    rebalance_timeout_ms: int = 6000
+    static_share: float = 0.3  # of groups, whose members have instance ids
+    has_twins: bool = False  # a member that stalls is taken for dead: another one comes in its place, with its instance id
     electors: int = 0  # programs that have leaders change
     probers: int = 0  # programs that ask in other leader epochs
     elects_coordinators: bool = False  # what electors change are the leaders of internal topics
+    era: str | None = None  # of transactors: a kind of them
     is_eager: bool = False  # transactors commit offsets too, leave transactions open for good, and have ends come late
     has_administrator: bool = True
     changes_voters: bool = True
@@ -104,6 +109,18 @@ PROFILES: Final = {
             accident_seconds=3.0,
         ),
         Profile(
+            "older transactions",  # of one epoch each life
+            writers=1,
+            groups=0,
+            transactors=5,
+            era="oldest",
+            is_eager=True,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+            accident_seconds=60.0,
+        ),
+        Profile(
             "coordinators",  # move all the time, also between the end of a transaction and its markers
             writers=1,
             groups=0,
@@ -123,6 +140,22 @@ PROFILES: Final = {
             groups=0,
             processing=3,
             members=3,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+            accident_seconds=4.0,
+        ),
+        Profile(
+            "instances",  # classic groups of static members, of which some are there twice
+            writers=3,
+            protocols=("range", "cooperative-sticky"),
+            groups=0,
+            processing=2,
+            members=3,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=1500,  # who stalls misses a rebalance, and is still a member
+            static_share=1.0,
+            has_twins=True,
             has_administrator=False,
             changes_voters=False,
             sends_per_second=(4.0,),

@@ -31,8 +31,9 @@ THOUGHTFUL: Final = 0.15  # of batches: a while passes before the next one
 THOUGHT_SECONDS: Final = (0.1, 0.5, 4.0)
 STALL_SECONDS: Final = (0.1, 4.0)
 ACCIDENTS: Final = ("kill", "zombie", "zombie")
-OFFSETS: Final = 0.3  # of transactions commit offsets, of programs that do
-REPEATED: Final = 0.5  # of transactions hear of the end of the last again
+OFFSETS: Final = 0.5  # of transactions commit offsets, of programs that do
+OFFSETS_SECONDS_MAX: Final = 4.0
+REPEATED: Final = 0.5  # of transactions hear again of the end of the last, and of its offsets
 RENEWED: Final = 0.2  # of transactions have an epoch that was asked for
 OPEN_FOR_GOOD: Final = 0.3  # of lives that are killed: none follows with the same transactional id
 
@@ -114,14 +115,17 @@ class Life:
     async def _be_eager(self) -> None:
         """More of what may happen to a transaction."""
         transactor, chance = self.transactor, self.program.chance
-        if chance.random() < OFFSETS:
-            offsets = {Place(name, 0): Committed(self._sent, 0) for name in self.stage.topics}
-            await transactor.commit_offsets(Identity(f"group-of-{transactor.terms.transactional_id}"), offsets)
+        who = Identity(f"group-of-{transactor.terms.transactional_id}")
+        offsets = {Place(name, 0): Committed(self._sent, 0) for name in self.stage.topics}
         if chance.random() < REPEATED:
             await transactor.flush()
             with suppress(Lost):
                 for place in self._places:
                     await self._hear_again(place)
+            if not transactor.is_second:  # of the same epoch
+                await transactor.commit_late(who, offsets, is_added=False)
+        if chance.random() < OFFSETS:
+            await transactor.commit_offsets(who, offsets, OFFSETS_SECONDS_MAX)
 
     async def _hear_again(self, place: Place) -> None:
         """Of the end of the last transaction there, while this one is open."""

@@ -52,7 +52,7 @@ class Workload:
             self._start(f"writer-{number}", write)
         for number in range(1, profile.transactors + 1):
             stage.writing[f"transactor-{number}"] = True
-            self._start(f"transactor-{number}", transact)
+            self._start(f"transactor-{number}", transact, Era.chosen(random.Random(0), profile.era) if profile.era else None)
         for number in range(1, profile.readers + 1):
             self._start(f"reader-{number}", read)
         for number in range(1, profile.electors + 1):
