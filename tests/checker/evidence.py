@@ -28,6 +28,7 @@ class Evidence:
         self.logs: dict[Log, dict[int, Place]] = {}
         self.conflicts: list[Conflict] = []
         self.finals: dict[Partition, dict[Isolation, FinalRead]] = {}
+        self.finals_at: dict[Partition, int] = {}  # when the first of them was
         self.polls: list[tuple[int, Polled]] = []  # those that overlap no loss, and when they ended
         self.poll_begun: dict[int, int] = {}  # of each that ended, when it began
         self.compacted: set[str] = set()
@@ -195,6 +196,7 @@ class Evidence:
 
     def _final(self, at: int, event: FinalRead) -> None:
         self.finals.setdefault((event.topic, event.partition), {})[event.isolation] = event
+        self.finals_at.setdefault((event.topic, event.partition), at)
         for each in event.records:
             self._observe(each, at, at, is_read=True)
 

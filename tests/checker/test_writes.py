@@ -13,6 +13,12 @@ RIGHT = {
         r polls b@0 a@1
         f final b@0 a@1
     """,
+    "written behind the final reading": """
+        p sends a
+        q send b > 0
+        f final b@0 end=1
+        p told a > 1
+    """,
     "an unknown send may be there": """
         p send a > ?
         f final a@0
@@ -103,6 +109,15 @@ RIGHT = {
 }
 
 WRONG = {
+    "acknowledged behind the final reading, which was further": (
+        """
+        p sends a
+        q send b > 1
+        f final b@1 end=2
+        p told a > 0
+    """,
+        "lost_write",
+    ),
     "an acknowledged record is gone": (
         """
         p send a > 0

@@ -106,6 +106,8 @@ def _check_final(known: Evidence, partition: Partition, report: Report) -> None:
     for offset, place in places.items():
         if offset in there or is_deleted(known, partition, final, offset):
             continue
+        if offset >= final.log_end and place.at > known.finals_at[partition]:
+            continue  # somebody who had stalled has written it behind the final reading
         if partition[0] not in known.compacted and known.is_visible(log, offset, place, final.isolation):
             report.found("lost_write", _loss(partition, offset, place), *_witnesses(known, place), without_records(final))
 
