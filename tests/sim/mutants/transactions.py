@@ -508,7 +508,7 @@ MUTANTS: Final = (
     Mutant("a marker has the epoch that follows on its transaction's", epoch_of_markers, "links", CLIENTS),
     Mutant("a marker of an epoch that has begun is refused", marker_of_an_old_epoch, "links", "zombies"),
     Mutant("a marker of an old coordinator is refused", marker_of_an_old_coordinator, "links", "coordinators"),
-    Mutant("a partition has one marker of a transaction", one_marker, "late requests", "coordinators"),
+    Mutant("a partition has one marker of a transaction", one_marker, "late news", "coordinators"),
     Mutant("who is no member commits no offsets in a transaction", member_of_the_group, "links", "processing"),
     Mutant("who is of an old generation commits none", generation_of_the_group, "links", "instances"),
     Mutant("whose instance is another's commits none", instance_of_the_group, "links", "instances"),
