@@ -21,6 +21,8 @@ from odradek.wire.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from tests.core.groups.clients import GROUP, Clients
 from tests.core.groups.consumers import Consumer, Consumers, Topics, join_request, settle, topic_id
@@ -47,6 +49,22 @@ def commit(host: Host, member_id: str, epoch: int, *partitions: int, version: in
     return Clients(host).commit(offsets, member_id, epoch, topic_id=topic_id("t"), version=version)
 
 
+def commit_in_transaction(host: Host, member_id: str, epoch: int, *partitions: int) -> list[ErrorCode]:
+    kind = TxnOffsetCommitRequest
+    wanted = [kind.TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in partitions]
+    request = kind(
+        transactional_id="x",
+        group_id=GROUP,
+        producer_id=7,
+        producer_epoch=0,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        topics=[kind.TxnOffsetCommitRequestTopic(name="t", topic_id=topic_id("t"), partitions=wanted)],
+    )
+    response = cast("TxnOffsetCommitResponse", host.answer(host.send_as_it_is(request, 6)))
+    return [ErrorCode(partition.error_code) for topic in response.topics for partition in topic.partitions]
+
+
 def test_a_member_commits_with_its_epoch(host: Host, member: Consumer) -> None:
     assert commit(host, "a", 1) == [ErrorCode.NONE]
     assert commit(host, "a", 2) == [ErrorCode.STALE_MEMBER_EPOCH]
@@ -68,6 +86,18 @@ def test_an_older_epoch_may_commit_what_it_has_owned_since(host: Host, member: C
     assert commit(host, "a", 1, *mine) == [ErrorCode.NONE] * 2
     assert commit(host, "a", 1, mine[0], theirs[0]) == [ErrorCode.STALE_MEMBER_EPOCH] * 2, "all or none"
     assert commit(host, "b", 1, *theirs) == [ErrorCode.STALE_MEMBER_EPOCH] * 2
+
+
+def test_a_transaction_of_an_older_epoch_commits_nothing_that_another_member_owns(host: Host, member: Consumer) -> None:
+    other = Consumer(member.consumers, "b", "t")
+    other.join()
+    settle(member, other)
+    (mine, *_), (theirs, *_) = ([index for _, index in each.partitions] for each in (member, other))
+    assert commit_in_transaction(host, "a", 1, mine) == [ErrorCode.NONE]
+    assert commit_in_transaction(host, "a", 1, theirs) == [ErrorCode.ILLEGAL_GENERATION]
+    assert commit_in_transaction(host, "a", 1, mine, theirs) == [ErrorCode.ILLEGAL_GENERATION] * 2
+    assert commit_in_transaction(host, "a", 3, mine) == [ErrorCode.ILLEGAL_GENERATION]
+    assert commit_in_transaction(host, "", -1, theirs) == [ErrorCode.NONE], "an old producer says nothing of its consumer"
 
 
 def test_what_is_being_given_up_may_still_be_committed(host: Host, member: Consumer) -> None:

@@ -65,7 +65,7 @@ def commit_offsets(shard: Shard, request: Request, message: OffsetCommitRequest,
 def commit_in_transaction(shard: Shard, request: Request, message: TxnOffsetCommitRequest, turn: Turn) -> None:
     """Offsets that nobody sees before the transaction is committed."""
     group = shard.groups.get(message.group_id)
-    error = check_transactional_commit(group, message, request.version)
+    error = check_transactional_commit(shard, group, message, request.version)
     if error is not ErrorCode.NONE:
         return turn.reply(request.ticket, refusal(message, error, request.version))
     kind = TxnOffsetCommitResponse
@@ -102,11 +102,12 @@ def taken(
     return records, topics
 
 
-def check_transactional_commit(group: Group | None, message: TxnOffsetCommitRequest, version: int) -> ErrorCode:
-    generation_id = message.generation_id_or_member_epoch
+def check_transactional_commit(shard: Shard, group: Group | None, message: TxnOffsetCommitRequest, version: int) -> ErrorCode:
+    member_id, generation_id = message.member_id, message.generation_id_or_member_epoch
     if group is None:
         return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-    error = group.check_offset_commit(message.member_id, message.group_instance_id, generation_id, True, version)
+    error = group.check_offset_commit(member_id, message.group_instance_id, generation_id, True, version)
+    error = error or check_partitions(shard, group, message)
     return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
@@ -119,7 +120,7 @@ def check_commit(group: Group | None, message: OffsetCommitRequest, version: int
     return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
-def check_partitions(shard: Shard, group: Group | None, message: OffsetCommitRequest) -> ErrorCode:
+def check_partitions(shard: Shard, group: Group | None, message: OffsetCommitRequest | TxnOffsetCommitRequest) -> ErrorCode:
     """Why one of the partitions may not be committed by this member: then none is."""
     if group is None:
         return ErrorCode.NONE
