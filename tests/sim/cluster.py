@@ -15,6 +15,7 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
 from odradek.core.metadata.ids import id_text
 from odradek.core.raft.voters import Voter, VoterSet
+from odradek.log.checkpoint import CLEAN_SHUTDOWN
 from odradek.log.disk import DiskFull
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
@@ -98,6 +99,8 @@ class SimNode:
             self.starting, self.has_begun = node, True
             self.lives.append(node.incarnation_id)
             await serve(node, ready)
+            if len(self.disks.paths(lambda path: path.endswith(CLEAN_SHUTDOWN))) < len(self.folders):
+                self._note_unclean(is_sure=False)  # on a full disk there was no room for the mark
         except StartFailed as failed:
             reason = str(failed)
             self.ends.append(reason)
