@@ -205,6 +205,25 @@ def test_a_marker_between_them_does_not_hide_older_batches_after_a_restart() -> 
     assert add(again, produced(0, transactional=True))[:3] == (0, 0, True)
 
 
+@pytest.mark.parametrize(("version", "is_written"), [(1, True), (2, False)])
+def test_an_end_of_version_2_that_comes_again_is_not_written_again(version: int, is_written: bool) -> None:
+    log, epoch = new_log(), version // 2  # the next one, since version 2
+    add(log, produced(0, transactional=True))
+    first, again = (
+        log.append(
+            marker(commit=True, epoch=epoch),
+            leader_epoch=0,
+            now_ms=NOW_MS,
+            origin=Origin.COORDINATOR,
+            transaction_version=version,
+        )
+        for _ in range(2)
+    )
+    assert (first.is_duplicate, again.is_duplicate) == (False, not is_written)
+    assert log.end_offset == 2 + is_written
+    assert again.last_offset == log.end_offset - 1, "which has to be committed before it counts"
+
+
 # -- appending as a follower
 
 

@@ -169,7 +169,7 @@ class Partition(Readable, Protocol):
         when the producer is fenced."""
         ...
 
-    async def append_marker(self, marker: bytearray, now_ms: int, coordinator_epoch: int, transaction_version: int) -> Appended:
+    async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
         """The end of a transaction. Refused when it cannot be."""
         ...
 

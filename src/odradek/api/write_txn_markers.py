@@ -66,7 +66,7 @@ async def write(marker: Marker, topic: str, index: int, node: Services, uncommit
     )
     try:
         partition.check_acks(ALL)
-        appended = await partition.append_marker(batch, now_ms, marker.coordinator_epoch, marker.transaction_version)
+        appended = await partition.append_marker(batch, now_ms, marker.transaction_version)
     except Refused as refused:
         result.error_code = refused.code
     except ProtocolError:

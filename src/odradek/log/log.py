@@ -151,7 +151,8 @@ class Log:
                 if duplicate is not None:
                     return Appended(duplicate.first_offset, duplicate.last_offset, True, duplicate.timestamp)
             elif header.is_control:
-                self.producers.check_marker(header, memoryview(data)[at : at + header.size], transaction_version)
+                if self.producers.check_marker(header, memoryview(data)[at : at + header.size], transaction_version):
+                    return Appended(self.end_offset - 1, self.end_offset - 1, True)
             else:
                 self.producers.check_from_coordinator(header, verification)
         first_offset = offset = self.end_offset

@@ -117,14 +117,15 @@ class ProducerState(ProducerSnapshots):
             self._check_epoch(header, producer)
             self._check_transaction(header, producer)
 
-    def check_marker(self, header: BatchHeader, batch: Buffer, transaction_version: int = 0) -> None:
-        """Whether the end of a transaction may be appended. Since version 2 it carries an epoch that was not used before."""
+    def check_marker(self, header: BatchHeader, batch: Buffer, transaction_version: int = 0) -> bool:
+        """Refuses the end of a transaction that may not be appended; whether it need not be, as the last thing that is known of
+        the producer is this very end. Since version 2 it carries an epoch that was not used before."""
         if not header.record_count:  # compaction has taken the marker
-            return
+            return False
         _, coordinator_epoch = read_end_marker(next(records(batch, 0, header)))
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            return
+            return False
         epoch = header.producer_epoch
         if transaction_version < EPOCH_BUMPED_SINCE:
             self._check_epoch(header, producer)
@@ -138,15 +139,8 @@ class ProducerState(ProducerSnapshots):
                 f"and {producer.coordinator_epoch} was seen already"
             )
             raise ProducerRefused(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
-
-    def is_ended(self, producer_id: int, epoch: int, coordinator_epoch: int) -> bool:
-        """Whether the last thing that is known of a producer is this end of its transaction: it need not be written twice."""
-        producer = self.producers.get(producer_id)
-        return (
-            producer is not None
-            and not producer.has_transaction
-            and (producer.epoch, producer.coordinator_epoch) == (epoch, coordinator_epoch)
-        )
+        is_last = (producer.epoch, producer.coordinator_epoch) == (epoch, coordinator_epoch)
+        return transaction_version >= EPOCH_BUMPED_SINCE and is_last and not producer.has_transaction
 
     def _check_epoch(self, header: BatchHeader, producer: Producer) -> None:
         if header.producer_epoch < producer.epoch:

@@ -23,7 +23,6 @@ from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Appended, Log, Manner, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
 from odradek.log.producer import Producer
-from odradek.log.producer_state import EPOCH_BUMPED_SINCE
 from odradek.node.readable import Readable
 from odradek.wire.batch import BatchHeader, read_header
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -174,16 +173,11 @@ class Partition(Readable):
             return None
         return self.log.producers.verify(producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.now_ms())
 
-    async def append_marker(self, marker: bytearray, now_ms: int, coordinator_epoch: int, transaction_version: int) -> Appended:
-        """The end of a transaction, of a coordinator that may be elsewhere. Since version 2, in which each has an epoch of its
-        own, one that comes again is not written again; whatever the log ends with has to be committed before it counts."""
-        header = read_header(marker)
-        if transaction_version >= EPOCH_BUMPED_SINCE and self.log.producers.is_ended(
-            header.producer_id, header.producer_epoch, coordinator_epoch
-        ):
-            return Appended(self.log_end - 1, self.log_end - 1, is_duplicate=True)
+    async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
+        """The end of a transaction, of a coordinator that may be elsewhere. One that is there already is not written again;
+        whatever the log ends with has to be committed before it counts."""
         how: Manner = {"origin": Origin.COORDINATOR, "transaction_version": transaction_version}
-        return await self.append_later(marker, header, now_ms, **how)
+        return await self.append_later(marker, read_header(marker), now_ms, **how)
 
     async def sync(self) -> None:
         """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""

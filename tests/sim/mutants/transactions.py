@@ -291,12 +291,13 @@ def epoch_of_markers(patch: Patch) -> None:
 def refusing_markers(patch: Patch, is_taken: Callable[[ErrorCode, int], bool]) -> None:
     known = ProducerState.check_marker
 
-    def check_marker(state: ProducerState, header: BatchHeader, batch: Buffer, transaction_version: int = 0) -> None:
+    def check_marker(state: ProducerState, header: BatchHeader, batch: Buffer, transaction_version: int = 0) -> bool:
         try:
-            known(state, header, batch, transaction_version)
+            return known(state, header, batch, transaction_version)
         except ProducerRefused as refused:
             if not is_taken(refused.code, transaction_version):
                 raise
+            return False
 
     patch.setattr(ProducerState, "check_marker", check_marker)
 
@@ -311,7 +312,8 @@ def marker_of_an_old_coordinator(patch: Patch) -> None:
 
 def one_marker(patch: Patch) -> None:
     """A marker that comes again is written again."""
-    patch.setattr(ProducerState, "is_ended", lambda *_: False)
+    known = ProducerState.check_marker
+    patch.setattr(ProducerState, "check_marker", lambda *given: known(*given) and False)
 
 
 # -- offsets of a group
