@@ -104,7 +104,8 @@ def parse_properties(path: str, content: bytes) -> tuple[dict[str, int], dict[st
     lines: dict[str, int] = {}
     values: dict[str, str] = {}
     natural = _NATURAL_LINE.split(content.decode("latin-1"))
-    end = len(natural) if natural[-1] else len(natural) - 1
+    is_line = natural[-1] or content.endswith(b"\r\n")  # behind the last end of one; Java sees one after these two
+    end = len(natural) if is_line else len(natural) - 1
     logical, first = "", 0
     for number, line in enumerate(natural[:end], start=1):
         line = line.lstrip(" \t\f")
