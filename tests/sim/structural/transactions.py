@@ -211,7 +211,8 @@ def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
     """Who leads by all that anybody knows, where that one has a sound log."""
     epochs: dict[TopicIndex, int] = {}
     for node in cluster.living.values():
-        for topic in node.image.topics.values():
+        image = getattr(node, "image", None)  # one that has just begun has none
+        for topic in image.topics.values() if image is not None else ():
             for index, state in topic.partitions.items():
                 epochs[topic.name, index] = max(state.leader_epoch, epochs.get((topic.name, index), UNKNOWN))
     found: dict[TopicIndex, Replica] = {}
