@@ -352,7 +352,7 @@ class SimDisk:
         try:
             file.append([bytes(size)])
         except DiskFull:
-            self.remove(path)
+            file.truncate(0)
             raise
 
     def lock(self, path: str) -> SimLock:

@@ -145,7 +145,7 @@ class Disk(Protocol):
         ...
 
     def reserve(self, path: str, size: int) -> None:
-        """A file that takes so much room and holds nothing. DiskFull when there is not as much; then there is no file."""
+        """A file that takes so much room and holds nothing. DiskFull when there is not as much; then it is empty."""
         ...
 
     def lock(self, path: str) -> "Lock":
@@ -421,7 +421,7 @@ class RealDisk:
             try:
                 os.posix_fallocate(fd, 0, size)
             except OSError:
-                os.unlink(path)
+                os.ftruncate(fd, 0)
                 raise
             finally:
                 os.close(fd)

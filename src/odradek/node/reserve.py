@@ -1,8 +1,9 @@
 """Room on the disk that is kept for the metadata, so that a disk which the data has filled can be cleared: topics and records can
 be deleted, retention can be changed.
 
-A file beside the metadata log, of which Kafka takes no notice. When there is no room for the metadata, it is removed; when there
-is room again, it is made again. Between the two nobody else may write to the folder, or what was freed would be gone in a moment.
+A file beside the metadata log, of which Kafka takes no notice. When there is no room for the metadata, it is emptied; when there
+is room again, it is made again. Between the two nobody else may write to the folder, or what was freed would be gone in a moment:
+that is so also for the next life of a node, which finds the empty file.
 
 Invariants
  1. Making the reserve leaves SPARE_BYTES_MIN to others: it does not fill the disk itself.
@@ -31,8 +32,9 @@ class Reserve:
         self.folder = folder
         self.path = f"{folder}/{RESERVE}"
         self.size = size
-        self.is_there = (RESERVE, size) in disk.names(folder)  # one that was cut short in a crash keeps no room
-        self.is_in_use = False
+        found = dict(disk.names(folder)).get(RESERVE)
+        self.is_there = found == size  # one that was cut short in a crash keeps no room
+        self.is_in_use = found is not None and not self.is_there
         self.on_change: Callable[[], None] = lambda: None  # told when `is_in_use` has changed
 
     def first(self, work: Callable[[], Result]) -> Result:
@@ -53,7 +55,7 @@ class Reserve:
             "until there is room again: delete topics or records, lower retention.ms, or add space",
             self.folder,
         )
-        self.disk.remove(self.path)
+        self.disk.open(self.path).truncate(0)
         self.is_there, self.is_in_use = False, True
         self.on_change()
         return True
