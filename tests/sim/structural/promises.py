@@ -130,7 +130,8 @@ class PromiseChecks:
 
     def _check_fetch(self, member: "SimNode", request: FetchRequest) -> None:
         """As far as one can see: what is not the last segment any more was synced when it was left. Who looks for a leader may be
-        the last one, with records that it has not synced: they are of an earlier epoch than a leader that could count them."""
+        the last one, with records that it has not synced: they are of an earlier epoch than a leader that could count them. What
+        was asked before the log was cut, and leaves late, speaks of the log as it was."""
         self.fetches_seen += 1
         log, place = member.starting.quorum.log, (member.number, member.life)
         self._check_storm(member, log.end_offset)
@@ -139,8 +140,9 @@ class PromiseChecks:
         known, before = member.starting.quorum.machine.high_watermark, self.high_watermarks.get(place, UNKNOWN)
         hold(known >= before, f"node {member.number} knew that {before} of the metadata is committed, and knows {known} now")
         self.high_watermarks[place] = known
-        is_following = isinstance(member.starting.quorum.machine._quorum.state, Follower)
-        if is_following and request.topics and request.topics[0].partitions[0].fetch_offset == log.end_offset:
+        quorum = member.starting.quorum.machine._quorum
+        asked = request.topics[0].partitions[0] if request.topics else None
+        if asked and isinstance(quorum.state, Follower) and (asked.last_fetched_epoch, asked.fetch_offset) == quorum.last:
             file = member.disks.medium.node(log.segments[-1].path(FileKind.LOG))
             is_synced = not file.unsynced or file.durable.startswith(bytes(file.content))  # a cut need not be
             hold(is_synced, f"node {member.number} fetches metadata from {log.end_offset}, and has not synced it so far")
