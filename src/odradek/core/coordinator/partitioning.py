@@ -4,12 +4,14 @@ Invariants
  1. A name belongs to one partition for as long as the topic keeps its number of partitions.
 """
 
+from functools import lru_cache
 from struct import unpack
 from typing import Final
 
 SIGN_BIT: Final = 0x8000_0000
 LOWER_BITS: Final = 0x7FFF_FFFF
 UINT32: Final = 0xFFFF_FFFF
+NAMES_KNOWN: Final = 10_000  # that were asked for last: the same ones come again and again
 
 
 def java_hash(text: str) -> int:
@@ -21,6 +23,7 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value & SIGN_BIT else value
 
 
+@lru_cache(NAMES_KNOWN)
 def partition_of(name: str, partition_count: int) -> int:
     """Kafka's absolute value of the smallest int32 is 0."""
     value = java_hash(name)
