@@ -1,0 +1,1 @@
+"""A client for any Kafka cluster: `odradek.Producer`, `odradek.Consumer`, `odradek.Admin`."""

@@ -1,0 +1,128 @@
+"""What is known of a cluster: its brokers, and where the partitions of the topics that somebody asked for are led.
+
+Invariants
+ 1. Of one topic's id, no news of a partition is taken that is older than what is known: leader epochs only grow.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import MetadataResponse
+
+NO_NODE: Final = -1
+NO_EPOCH: Final = -1
+NO_ID: Final = bytes(16)
+
+
+class Broker(Struct, frozen=True):
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(Struct, frozen=True):
+    index: int
+    leader: int  # NO_NODE where there is none
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    in_sync: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+class TopicInfo(Struct, frozen=True):
+    name: str
+    id: bytes
+    partitions: dict[int, PartitionInfo]
+    is_internal: bool = False
+
+
+class Metadata:
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller = NO_NODE
+        self.brokers: dict[int, Broker] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.names: dict[bytes, str] = {}  # of topics by id
+        self.errors: dict[str, ErrorCode] = {}  # of topics that were asked for, and are not there
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        found = self.topics.get(topic)
+        info = found.partitions.get(partition) if found is not None else None
+        return info.leader if info is not None and info.leader != NO_NODE else None
+
+    def take(self, response: MetadataResponse) -> list[str]:
+        """What a broker says. Gives the topics of which something is new."""
+        self.cluster_id, self.controller = response.cluster_id, response.controller_id
+        if response.brokers:
+            self.brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+        changed = []
+        for topic in response.topics:
+            name = topic.name if topic.name is not None else self.names.get(topic.topic_id)
+            if name is None:
+                continue
+            if topic.error_code:
+                self.errors[name] = ErrorCode(topic.error_code)
+                if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                    self._forget(name)
+                continue
+            self.errors.pop(name, None)
+            if self._take_topic(name, topic):
+                changed.append(name)
+        return changed
+
+    def _take_topic(self, name: str, topic: MetadataResponse.MetadataResponseTopic) -> bool:
+        known = self.topics.get(name)
+        is_same = known is not None and known.id == topic.topic_id
+        partitions = dict(known.partitions) if known is not None and is_same else {}
+        for each in topic.partitions:
+            before = partitions.get(each.partition_index)
+            if before is not None and before.leader_epoch > each.leader_epoch:
+                continue
+            partitions[each.partition_index] = PartitionInfo(
+                index=each.partition_index,
+                leader=each.leader_id,
+                leader_epoch=each.leader_epoch,
+                replicas=tuple(each.replica_nodes),
+                in_sync=tuple(each.isr_nodes),
+                offline=tuple(each.offline_replicas),
+            )
+        found = TopicInfo(name, topic.topic_id, partitions, topic.is_internal)
+        if found == known:
+            return False
+        if known is not None:
+            self.names.pop(known.id, None)
+        self.topics[name] = found
+        if found.id != NO_ID:
+            self.names[found.id] = name
+        return True
+
+    def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        """Who leads a partition, as another broker says in passing. False when that is not new."""
+        known = self.topics.get(topic)
+        info = known.partitions.get(partition) if known is not None else None
+        if known is None or info is None or leader == NO_NODE or leader_epoch <= info.leader_epoch:
+            return False
+        changed = PartitionInfo(partition, leader, leader_epoch, info.replicas, info.in_sync, info.offline)
+        self.topics[topic] = TopicInfo(topic, known.id, {**known.partitions, partition: changed}, known.is_internal)
+        return True
+
+    def learn_brokers(self, brokers: Iterable[Broker]) -> None:
+        for broker in brokers:
+            self.brokers[broker.id] = broker
+
+    def keep(self, topics: Iterable[str]) -> None:
+        """Forgets all others."""
+        wanted = set(topics)
+        for name in [*self.topics]:
+            if name not in wanted:
+                self._forget(name)
+        self.errors = {name: error for name, error in self.errors.items() if name in wanted}
+
+    def _forget(self, name: str) -> None:
+        known = self.topics.pop(name, None)
+        if known is not None:
+            self.names.pop(known.id, None)
