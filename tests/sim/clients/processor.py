@@ -59,7 +59,10 @@ class Processor:
     # -- what it makes of it
 
     async def commit(self, who: Identity, offsets: dict[Place, Committed]) -> ErrorCode:
-        """Everything below these offsets, and the offsets; the error, when it was aborted."""
+        """Everything below these offsets, and the offsets; the error, when it was aborted. Who is no member any more must not:
+        as nobody's, a coordinator would take it, whoever goes on with the same records."""
+        if not who.member:
+            return ErrorCode.UNKNOWN_MEMBER_ID
         if self._is_busy or self.is_over:
             self.is_over = True
             return ErrorCode.PRODUCER_FENCED
