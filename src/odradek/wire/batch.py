@@ -30,6 +30,7 @@ MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21  # where the CRC begins to count
 MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER_POSITION: Final = 43
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -54,6 +55,7 @@ _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _TIMESTAMP: Final = struct.Struct(">q")
+_PRODUCER: Final = struct.Struct(">qhi")
 
 
 class CorruptBatch(ProtocolError):
@@ -246,8 +248,11 @@ def assemble(header: BatchHeader, payload: Buffer, level: int | None = None) -> 
 
     Length, magic and CRC of the given header do not matter: they are made anew.
     """
-    if header.codec != Codec.NONE:
-        payload = compress(header.codec, payload, level)
+    return enclose(header, payload if header.codec == Codec.NONE else compress(header.codec, payload, level))
+
+
+def enclose(header: BatchHeader, payload: Buffer) -> bytearray:
+    """The batch of a header and its records' bytes, which are as the header's codec says."""
     batch = bytearray(HEADER_SIZE)
     batch += payload
     HEADER.pack_into(batch, 0, header[0], len(batch) - OVERHEAD, header[2], MAGIC, 0, *header[5:])
@@ -274,6 +279,12 @@ def set_max_timestamp(buffer: bytearray | memoryview, position: int, max_timesta
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
     _TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, max_timestamp)
     _write_crc(buffer, position, position + header.size)
+
+
+def set_producer(buffer: bytearray | memoryview, position: int, producer_id: int, epoch: int, sequence: int) -> None:
+    """Another producer, epoch and sequence, and the CRC anew."""
+    _PRODUCER.pack_into(buffer, position + PRODUCER_POSITION, producer_id, epoch, sequence)
+    _write_crc(buffer, position, position + read_header(buffer, position).size)
 
 
 def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:

@@ -287,7 +287,7 @@ def encode_record(
             key or b"",
             NULL if value is None else encode(len(value)),
             value or b"",
-            _encode_headers(headers) if headers else b"\x00",
+            encode_headers(headers) if headers else b"\x00",
         )
     )
     return encode(len(body)) + body
@@ -296,7 +296,7 @@ def encode_record(
 NULL: Final = encode(-1)
 
 
-def _encode_headers(headers: Iterable[RecordHeader]) -> bytes:
+def encode_headers(headers: Iterable[RecordHeader]) -> bytes:
     parts = []
     for name, value in headers:
         key = name.encode()
