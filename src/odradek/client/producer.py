@@ -161,7 +161,9 @@ class Producer:
         self.wall_ms, self.now_s = cluster.machine.wall_ms, cluster.loop.time
         if self.transactional_id is not None:
             self.transactions = Transactions(cluster, self.transactional_id, self.transaction_timeout_ms, self._wake)
-        identity = self.transactions or (Idempotent(cluster, self._wake, self.accumulator.drop_unsent) if self.is_idempotent else None)
+        identity = self.transactions or (
+            Idempotent(cluster, self._wake, self.accumulator.drop_unsent) if self.is_idempotent else None
+        )
         self.identity = identity
         self._sender = Sender(
             cluster,
@@ -337,33 +339,28 @@ class Producer:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["Producer"]:
         """What is sent within it is visible to others together, when it is left, or not at all, when that is by an exception."""
-        transactions = self.transactions
-        if transactions is None:
-            raise InvalidOption("transactions need a producer with a transactional_id")
-        await transactions.begin()
+        await self.begin_transaction()
         try:
             yield self
-            await self._commit(transactions)
+            await self.commit_transaction()
         except BaseException:
-            await self._abort(transactions)
+            await self.abort_transaction()
             raise
 
-    async def send_offsets(self, offsets: Mapping[TopicPartition, Committed | int], group: GroupMetadata | str) -> None:
-        """How far a group has read, within the transaction: `consumer.group_metadata()` says who reads."""
-        if self.transactions is None:
-            raise InvalidOption("transactions need a producer with a transactional_id")
-        given = {
-            TopicPartition(*place): each if isinstance(each, Committed) else Committed(each) for place, each in offsets.items()
-        }
-        await self.transactions.send_offsets(given, GroupMetadata(group) if isinstance(group, str) else group)
+    async def begin_transaction(self) -> None:
+        """For who cannot use `async with producer.transaction()`: it has to be committed or aborted."""
+        await self._transactional.begin()
 
-    async def _commit(self, transactions: Transactions) -> None:
+    async def commit_transaction(self) -> None:
+        """TransactionFailed when it has to be aborted instead."""
+        transactions = self._transactional
         await self._drain()
         self.accumulator.take_unseen()
         await transactions.end(is_commit=True)
 
-    async def _abort(self, transactions: Transactions) -> None:
+    async def abort_transaction(self) -> None:
         """As far as that is possible: whoever was fenced has nothing to abort."""
+        transactions = self._transactional
         given_up = TransactionFailed("the transaction was aborted", transactional_id=self.transactional_id)
         while self.accumulator.active:
             self.accumulator.drop_unsent(given_up)
@@ -371,6 +368,19 @@ class Producer:
         self.accumulator.take_unseen()
         if transactions.state in (State.OPEN, State.FAILED):
             await transactions.end(is_commit=False)
+
+    @property
+    def _transactional(self) -> Transactions:
+        if self.transactions is None:
+            raise InvalidOption("transactions need a producer that was started with a transactional_id")
+        return self.transactions
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, Committed | int], group: GroupMetadata | str) -> None:
+        """How far a group has read, within the transaction: `consumer.group_metadata()` says who reads."""
+        given = {
+            TopicPartition(*place): each if isinstance(each, Committed) else Committed(each) for place, each in offsets.items()
+        }
+        await self._transactional.send_offsets(given, GroupMetadata(group) if isinstance(group, str) else group)
 
     # -- inside
 
