@@ -190,6 +190,8 @@ class View:
         if group not in self.coordinators:
             if not self.brokers:
                 await self.refresh()
+            if not self.brokers:
+                raise Lost("no broker is let into the cluster yet")
             node = self.program.chance.choice(sorted(self.brokers))
             connection = await self.connection(node, "metadata")
             version = self.version(FindCoordinatorRequest, connection)
