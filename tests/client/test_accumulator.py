@@ -39,9 +39,9 @@ class Leader:
         if header.producer_epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.producer_epoch > self.epoch:
-            if header.base_sequence:
+            if header.base_sequence and self.epoch >= 0:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            self.epoch, self.next_sequence, self.last = header.producer_epoch, 0, []
+            self.epoch, self.next_sequence, self.last = header.producer_epoch, header.base_sequence, []  # whatever is the first
         for sequence, offset in self.last:
             if sequence == header.base_sequence:
                 return offset
@@ -128,8 +128,9 @@ class Sending(RuleBasedStateMachine):
             else:
                 accumulator.fail(lane, batch, Refused(answer))
         elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.is_first(batch):
-            batch.is_uncertain = False
             lane.retry(batch, Refused(answer), is_uncertain=False, not_before_s=0)
+        elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.is_uncertain:
+            accumulator.fail(lane, batch, Unreachable("lost"))
         elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             lane.renumber(batch, Refused(answer))
         else:

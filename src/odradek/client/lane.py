@@ -8,7 +8,9 @@ twice: it is sent again as it was, until that is known.
 Invariants
  1. Batches leave in their order. After one has failed none leaves until all that are under way have come back.
  2. A batch gets another number only when it is certain that it was not written.
- 3. Without numbers, one batch is under way at a time.
+ 3. Without numbers, one batch is under way at a time; and with them, until the leader has written the first of an epoch: one that
+    knows nothing of a producer takes any number for its first.
+ 4. What is under way is under way to one leader.
 """
 
 from collections import deque
@@ -33,6 +35,8 @@ class Lane:
         self.open: Batch | None = None  # the last of the queue, as long as it takes more records
         self.owner = NOBODY  # producer id and epoch whose numbers are counted here
         self.next_sequence = 0
+        self.leader = -1  # to which the last batch went
+        self.is_known = False  # a batch of this epoch has been written
         self.is_recovering = False  # a batch has come back, and is to go again before others do
         self.has_lost_number = False
         self.not_before_s = 0.0  # nothing leaves before this
@@ -50,7 +54,7 @@ class Lane:
             return not self.in_flight
         if self.has_lost_number:
             return not self.in_flight and (self.queue[0].is_uncertain or not self.has_uncertain)
-        return len(self.in_flight) < IN_FLIGHT_MAX
+        return len(self.in_flight) < (IN_FLIGHT_MAX if self.is_known else 1)
 
     @property
     def has_uncertain(self) -> bool:
@@ -65,14 +69,20 @@ class Lane:
         """Numbers begin anew: of what is not written, and of all that follows."""
         assert not self.in_flight
         self.owner, self.next_sequence = (producer_id, epoch), 0
-        self.has_lost_number = False
+        self.has_lost_number = self.is_known = False
         for batch in self.queue:
             batch.identity = (*NOBODY, NO_SEQUENCE)
 
-    def take(self) -> Batch:
-        """The first batch, with its number; it is under way now."""
+    def leads(self, leader: int) -> bool:
+        """Whether a batch may go to this leader: not while others are under way to another, who may know more of the producer."""
+        return leader == self.leader or not self.in_flight
+
+    def take(self, leader: int = -1) -> Batch:
+        """The first batch, with its number; it is under way to a leader now."""
         assert self.may_send()
+        assert self.leads(leader)
         assert not self.needs_epoch
+        self.leader = leader
         batch = self.queue.popleft()
         if batch is self.open:
             self.open = None
@@ -91,6 +101,7 @@ class Lane:
     def succeed(self, batch: Batch, base_offset: int, timestamp_ms: int) -> None:
         self.in_flight.remove(batch)
         self.last_error = None
+        self.is_known = True
         batch.succeed(base_offset, timestamp_ms)
 
     def retry(self, batch: Batch, error: KafkaError, *, is_uncertain: bool, not_before_s: float) -> None:
@@ -102,8 +113,8 @@ class Lane:
 
     def renumber(self, batch: Batch, error: KafkaError) -> None:
         """It was not written, and never will be with its number."""
+        assert not batch.is_uncertain
         self._back(batch)
-        batch.is_uncertain = False
         self.has_lost_number = True
         self.last_error = error
 

@@ -73,7 +73,7 @@ class Sender:
         self.is_closed = False
         self._under_way: dict[int, int] = {}  # requests by broker
         self._connecting: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._backoffs: dict[TopicPartition, Backoff] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
@@ -105,7 +105,7 @@ class Sender:
                 is_leader_missing = True
                 self._look_again(lane, now_s)
                 next_s = min(next_s, lane.not_before_s)
-            elif self._is_admitted(lane):
+            elif lane.leads(leader) and self._is_admitted(lane):
                 by_leader.setdefault(leader, []).append(lane)
         if is_leader_missing:
             self.cluster.refresh_soon()
@@ -166,7 +166,7 @@ class Sender:
                 self._spawn(self._connect(leader, lanes))
             return
         while lanes and self._under_way.get(leader, 0) < REQUESTS_MAX:
-            batches, lanes = self._fill(lanes)
+            batches, lanes = self._fill(leader, lanes)
             request = self._request(batches)
             if not self.acks:
                 self._send_unanswered(leader, request, batches)
@@ -179,11 +179,11 @@ class Sender:
     def _version_max(self) -> int:
         return self.identity.produce_version_max if self.identity is not None else NAMES_UNTIL
 
-    def _fill(self, lanes: list[Lane]) -> tuple[list[tuple[Lane, Batch]], list[Lane]]:
+    def _fill(self, leader: int, lanes: list[Lane]) -> tuple[list[tuple[Lane, Batch]], list[Lane]]:
         """A batch of each lane, as many as fit into a request, and the lanes that are left."""
         identity, taken, size = self.identity, [], 0
         for place, lane in enumerate(lanes):
-            batch = lane.take()
+            batch = lane.take(leader)
             if batch.data is None or batch.identity[0] != -1:
                 is_transactional = identity is not None and identity.transactional_id is not None
                 batch.stamp(*batch.identity, self.compression(lane.place.topic), is_transactional=is_transactional)
@@ -234,8 +234,8 @@ class Sender:
 
     def _spawn(self, work: Any) -> None:
         task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
 
     # -- answers
 
@@ -284,9 +284,8 @@ class Sender:
         if code in TOO_LARGE and len(batch) > 1:
             self.accumulator.split(lane, batch)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.is_first(batch):
-            batch.is_uncertain = False
             self._retry(lane, batch, error, is_uncertain=False)  # one before it has to go first
-        elif code in OUT_OF_STEP and identity is not None and not is_transactional:
+        elif code in OUT_OF_STEP and not batch.is_uncertain and identity is not None and not is_transactional:
             lane.renumber(batch, error)  # what was before it never comes
         elif error.is_retriable:
             if code in MOVED:
