@@ -265,6 +265,28 @@ def test_a_node_stops_cleanly_on_a_full_disk_and_starts_on_it_again(tmp_path: Pa
     with_node(tmp_path, volume, look)
 
 
+def test_a_disk_that_becomes_full_while_a_node_stops_is_left_cleanly(tmp_path: Path) -> None:
+    """Otherwise it counts as crashed, and a replica that did crash may lead in its place, without what only this one has."""
+    volume = Volume(ROOM_BYTES)
+
+    async def fill(node: Node, client: Client) -> None:
+        await prepare(client)
+        await until(lambda: node.reserve.is_there)
+        close = node.quorum.close
+
+        async def fill_then() -> None:
+            await close()
+            volume.fill()
+
+        node.quorum.close = fill_then  # type: ignore[method-assign]
+
+    async def look(node: Node, client: Client) -> None:
+        assert all(folder.was_clean for folder in node.partitions.folders)
+
+    with_node(tmp_path, volume, fill)
+    with_node(tmp_path, volume, look)
+
+
 def test_without_a_reserve_a_stop_says_what_is_missing_and_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

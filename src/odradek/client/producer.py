@@ -178,6 +178,7 @@ class Producer:
         try:
             await cluster.insist("to connect", cluster.refresh)
         except BaseException:
+            self._cluster = None
             await cluster.close()
             raise
 

@@ -241,6 +241,7 @@ class Sender:
 
     def _answered(self, leader: int, batches: list[tuple[Lane, Batch]], answer: "asyncio.Future[ProduceResponse]") -> None:
         self._under_way[leader] -= 1
+        batches = [each for each in batches if not each[1].is_done]  # others were given up when the producer was closed
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -491,6 +491,7 @@ class Node:
         self.link.close()
         await self.controller.close()
         await self.quorum.close()
+        self.reserve.give_if_needed()  # the disk may have become full since
         self.reserve.close()
         if self.config.is_broker:
             await self.partitions.close(self.session.broker_epoch)

@@ -508,7 +508,7 @@ class Partitions:
                 await self.work.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
             except DiskFull:
                 logger.error(
-                    "%s: there is no room on the disk to stop cleanly; nothing is lost, and the next start takes longer",
+                    "%s: there is no room on the disk to stop cleanly: the next start takes longer, and counts as after a crash",
                     folder.path,
                 )
             except DiskFailed as error:  # the others are closed first

@@ -3,6 +3,7 @@
 import random
 from typing import Final
 
+from tests.sim.clients.library import LibraryProducer
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.workloads.plan import KEYS, TopicPlan
@@ -17,7 +18,8 @@ KILLED: Final = 0.004  # a writer, with a send
 async def write(program: Program, stage: Stage) -> None:
     name, lives, number = program.name, 1, 0
     await stage.set_up()
-    producer = Producer(program, Manner.chosen(program.chance))
+    kind: type[Producer | LibraryProducer] = LibraryProducer if stage.profile.uses_library else Producer
+    producer = kind(program, Manner.chosen(program.chance))
     while not stage.is_finishing:
         await stage.pause(program.chance.expovariate(stage.plan.sends_per_second))
         topics = list(stage.topics.values())
@@ -35,7 +37,7 @@ async def write(program: Program, stage: Stage) -> None:
             await producer.close()
             lives += 1
             program = program.renamed(f"{name}.{lives}")
-            producer = Producer(program, Manner.chosen(program.chance))
+            producer = kind(program, Manner.chosen(program.chance))
     await producer.flush()
     stage.count("acknowledged", producer.acknowledged)
     stage.writing[name] = False
