@@ -7,7 +7,8 @@ Invariants
  1. `append` refuses nothing: a follower takes what the leader took, in an order that only the leader judged.
  2. The state is that of all batches below `map_end_offset`; replaying them on an older snapshot gives the same producers.
  3. Open transactions are ordered by first offset, completed ones by the offset of their marker, as the log has them.
- 4. `first_unstable_offset` is the first offset of a transaction that is open, or whose marker is not below the high watermark.
+ 4. `first_unstable_offset` is the first offset of a transaction that is open, or whose marker was seen to come, and is not below
+    the high watermark. A marker that is in a snapshot counts at once, as in Kafka: it is decided, and comes again if it is lost.
  5. A producer with an open transaction is never forgotten.
 """
 

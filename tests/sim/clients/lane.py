@@ -21,6 +21,7 @@ from tests.sim.clients.program import Place, Program
 
 BACK_OFF_SECONDS: Final = 0.1  # after one failure
 BACK_OFF_SECONDS_MAX: Final = 1.0
+DOUBLINGS_MAX: Final = 20
 CLEAN: Final = frozenset(  # answers after which the attempt is not in the log, and never will be
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -150,7 +151,7 @@ class Lane:
     def back_off(self) -> None:
         """Sends nothing for a while, and for a longer one after every failure until something comes through."""
         self.failed += 1
-        back_off_s = min(BACK_OFF_SECONDS * 2 ** (self.failed - 1), BACK_OFF_SECONDS_MAX)
+        back_off_s = min(BACK_OFF_SECONDS * 2 ** min(self.failed - 1, DOUBLINGS_MAX), BACK_OFF_SECONDS_MAX)
         self.retry_s = self.program.loop.time() + back_off_s * self.program.chance.uniform(0.5, 1.5)
 
     def end(self, batch: Batch, outcome: Outcome, error: str = "", base_offset: int = UNKNOWN_OFFSET) -> None:

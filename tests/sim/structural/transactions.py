@@ -6,11 +6,13 @@ Invariants that are checked
     decided, and only when each of its partitions has its marker.
  3. A log has nothing of an epoch that had ended there, and an end of version 2 once from each coordinator.
  4. A transaction that is open in a log is open at its coordinator, with that partition.
- 5. No log is stable past the first transaction that is open in it.
+ 5. No log is stable past the first transaction that is open in it. One whose end was there when the log was opened, and is not
+    committed, may be read already, as in Kafka: the end is decided, and comes again where it is lost.
  6. Whoever reads a batch of an aborted transaction hears of that.
  7. No partition has the end of a transaction from a coordinator by whose log it is not decided for good.
 """
 
+import weakref
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -58,6 +60,7 @@ class TransactionChecks:
         self.versions: dict[Ended, int] = {}  # in which the end of a transaction was decided
         self.repeated: list[tuple[Ended, str]] = []  # ends that came twice, of which the version is not known yet
         self.completed: list[tuple[str, Transaction]] = []  # as they were decided, whose markers were not looked for yet
+        self.opened: weakref.WeakKeyDictionary[Log, int] = weakref.WeakKeyDictionary()  # where logs ended when first seen
         self.transactions_seen = self.markers_seen = 0
 
     # -- what is committed
@@ -155,14 +158,27 @@ class TransactionChecks:
         for name, decided in completed:
             for place in sorted(decided.partitions):
                 self._check_complete(name, decided, place, leaders.get(place))
+        for replica in all_replicas(cluster):
+            self.opened.setdefault(replica.log, replica.log.end_offset)
         for place, replica in leaders.items():
             log = replica.log
-            first = min(self.histories[place].open.values(), default=None) if place in self.histories else None
+            first = self._first_open(place, log)
             stable = log.last_stable_offset
             if first is not None and not log.config.compacts and first >= log.start_offset:
                 hold(stable <= first, f"{replica.name} is stable up to {stable} on {replica.who}, and open from {first} on")
             for first_offset, producer_id in log.producers.ongoing.items():
                 self._check_open(replica, place, first_offset, producer_id, leaders)
+
+    def _first_open(self, place: TopicIndex, log: Log) -> int | None:
+        opened = self.histories[place].open if place in self.histories else {}
+        if not opened or log.last_stable_offset <= min(opened.values()):
+            return min(opened.values(), default=None)
+        ended = {
+            header.producer_id
+            for _, _, header in log.batches(log.high_watermark, min(self.opened[log], log.end_offset))
+            if header.is_control
+        }
+        return min((first for producer, first in opened.items() if producer not in ended), default=None)
 
     def _check_repeated(self) -> None:
         """Before version 2 a producer ends all of its transactions with one epoch, and some may have nothing here."""
