@@ -325,7 +325,9 @@ def kill_all(faults: Faults) -> Ending:
 
 
 def start(member: SimNode) -> None:
-    if not member.is_up:
+    if member.is_up:
+        member.is_wanted = True  # one that is still about to stop starts again when it has
+    else:
         member.start_soon(0)
 
 

@@ -40,7 +40,7 @@ from tests.checker import history
 from tests.sim.clients.commits import ELSEWHERE, Committed, Identity
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.fencing import Fence
-from tests.sim.clients.lane import Batch
+from tests.sim.clients.lane import DOUBLINGS_MAX, Batch
 from tests.sim.clients.producer import LOOK_SECONDS, Manner, Producer, Sent
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.transactional_commits import Author, commit
@@ -390,6 +390,6 @@ class BackOff:
         self.failed = 0
 
     async def wait(self) -> None:
-        seconds = min(BACK_OFF_SECONDS * 2**self.failed, BACK_OFF_SECONDS_MAX)
+        seconds = min(BACK_OFF_SECONDS * 2 ** min(self.failed, DOUBLINGS_MAX), BACK_OFF_SECONDS_MAX)
         self.failed += 1
         await asyncio.sleep(seconds * self.program.chance.uniform(0.5, 1.5))
