@@ -31,7 +31,6 @@ from odradek.client.arrow.record_reader import (
 from odradek.client.arrow.record_reader import HEADERS as HEADER_COUNT
 from odradek.wire.batch import BatchHeader
 from odradek.wire.records import records
-from odradek.wire.varint import Buffer
 
 # The columns of numbers, in the order of `Places`, and the bytes of one; headers are addresses at first.
 NUMBER_SIZES: Final = {"offset": 8, "timestamp": 8, "timestampType": 4, "headers": 8}
@@ -48,14 +47,13 @@ class Chunk:
         self.row_count = 0
         self.byte_count = 0
 
-    def add(self, position: int, header: BatchHeader, payload: Buffer) -> None:
-        if header.record_count * RECORD_SIZE_MIN > len(payload):
-            self._explain(position, header, len(payload))
-        buffer = pa.py_buffer(payload)
+    def add(self, position: int, header: BatchHeader, payload: pa.Buffer) -> None:
+        if header.record_count * RECORD_SIZE_MIN > payload.size:
+            self._explain(position, header, payload.size)
         self.table.append(
             (
-                buffer.address,
-                buffer.size,
+                payload.address,
+                payload.size,
                 header.record_count,
                 header.base_offset,
                 header.last_offset_delta,
@@ -65,10 +63,10 @@ class Chunk:
                 0,
             )
         )
-        self.payloads.append(buffer)
+        self.payloads.append(payload)
         self.places.append((position, header))
         self.row_count += header.record_count
-        self.byte_count += buffer.size
+        self.byte_count += payload.size
 
     def read(self, wanted: Collection[str], fetch_offset: int, end_offset: int) -> tuple[int, dict[str, pa.Array]]:
         """How many records lie in a range of offsets, and those of their columns that are wanted and differ among them."""

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from odradek.client.arrow.buffers import same_number, same_text
 from odradek.client.arrow.chunk import Chunk
 from odradek.client.arrow.columns import COLUMNS, schema
 from odradek.client.arrow.fetched import Walk
-from odradek.wire.batch import OFFSET_MAX
+from odradek.wire.batch import HEADER_SIZE, OFFSET_MAX
+from odradek.wire.compression import Codec
 from odradek.wire.records import PAYLOAD_SIZE_MAX, payload
 from odradek.wire.varint import Buffer
 
@@ -55,7 +57,7 @@ def decode(
     if not 0 < payload_size_max <= ARROW_BYTES_MAX or not 0 < chunk_bytes_max <= ARROW_BYTES_MAX:
         raise ValueError(f"payloads of {payload_size_max}, chunks of {chunk_bytes_max} bytes: 1 to {ARROW_BYTES_MAX} can be")
     kinds = schema(columns)
-    view = memoryview(data)
+    view, data_buffer = memoryview(data), pa.py_buffer(data)
     walk = Walk(view, fetch_offset, end_offset, aborted, check_crcs)
     batches: list[pa.RecordBatch] = []
     chunk = Chunk(view)
@@ -65,8 +67,11 @@ def decode(
         batches.extend(_batches(kinds, rows, found, topic, partition, chunk_bytes_max))
 
     for position, header in walk:
-        part = payload(view, position, header, payload_size_max)
-        if chunk.table and chunk.byte_count + len(part) > chunk_bytes_max:
+        if header.codec == Codec.NONE and header.size <= payload_size_max:
+            part = data_buffer.slice(position + HEADER_SIZE, header.size - HEADER_SIZE)
+        else:
+            part = pa.py_buffer(payload(view, position, header, payload_size_max))
+        if chunk.table and chunk.byte_count + part.size > chunk_bytes_max:
             read()
             chunk = Chunk(view)
         chunk.add(position, header, part)
@@ -82,6 +87,8 @@ def _batches(
     for start in range(0, rows, rows_max):
         count = min(rows - start, rows_max)
         arrays = {name: array.slice(start, count) for name, array in found.items()}
-        arrays["topic"] = pa.repeat(pa.scalar(topic, pa.string()), count) if "topic" in kinds.names else None
-        arrays["partition"] = pa.repeat(pa.scalar(partition, pa.int32()), count) if "partition" in kinds.names else None
+        if "topic" in kinds.names:
+            arrays["topic"] = same_text(topic, count)
+        if "partition" in kinds.names:
+            arrays["partition"] = same_number(partition, count)
         yield pa.RecordBatch.from_arrays([arrays[name] for name in kinds.names], schema=kinds)
