@@ -8,6 +8,7 @@ import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,11 +17,12 @@ from odradek.client.arrow.decode import decode
 from odradek.wire.batch import HEADER_SIZE, BatchHeader, assemble
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
-from odradek.wire.records import Record, build
+from odradek.wire.records import Record, build, build_payload
 from odradek.wire.varint import encode
 from tests.client.arrow.logs import ALL, PARTITION, TOPIC, Row, logs, read_plain, rows
+from tests.wire.samples import BYTES
 
-SIZE_MAX = 4 * mmap.PAGESIZE
+SIZE_MAX = 32 * mmap.PAGESIZE
 PROTECTION_NONE = 0
 
 
@@ -55,6 +57,10 @@ def plain_outcome(data: bytes) -> list[Row] | None:
 def under_a_header(payload: bytes, count: int, last_delta: int, base_timestamp: int = 0) -> bytes:
     header = BatchHeader(5, 0, -1, 2, 0, 0, last_delta, base_timestamp, 0, -1, -1, -1, count)
     return bytes(assemble(header, payload))
+
+
+def encode_bytes(data: bytes | None) -> bytes:
+    return encode(-1) if data is None else encode(len(data)) + data
 
 
 NUMBERS = st.one_of(
@@ -118,9 +124,68 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 def test_a_count_of_billions_takes_no_room_and_no_time() -> None:
     billions = (1 << 31) - 1
+    peak = pa.default_memory_pool().max_memory()
     assert outcome(under_a_header(b"", billions, billions), check_crcs=True) is None
     body = b"\0\0\0\0\0" + encode(billions) + b"\0" * 20
     assert outcome(under_a_header(encode(len(body)) + body, 1, 0), check_crcs=True) is None
+    assert pa.default_memory_pool().max_memory() < peak + (1 << 20)
+
+
+def test_records_that_are_cut_are_not_read_beyond_their_end() -> None:
+    payload = build_payload([Record(200, 1 << 40, b"k" * 70, b"v" * 70, (("h" * 70, b"x" * 70),))], 0, 0)
+    whole = under_a_header(payload, 1, 300)
+    assert outcome(whole, check_crcs=True) == plain_outcome(whole) != []
+    for size in range(len(payload)):
+        cut = under_a_header(payload[:size], 1, 300)
+        assert outcome(cut, check_crcs=True) is None
+        assert plain_outcome(cut) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            VARINTS,
+            st.one_of(st.integers(-1, 4).map(encode), VARINTS),
+            BYTES.map(encode_bytes),
+            st.one_of(BYTES.map(encode_bytes), VARINTS),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from([0, (1 << 63) - 1, -(1 << 63)]),
+)
+@settings(max_examples=300)
+def test_records_with_one_odd_number_are_read_as_the_plain_decoder_reads_them(
+    parts: list[tuple[bytes, ...]], base_timestamp: int
+) -> None:
+    payload = b"".join(encode(2 + sum(map(len, fields))) + b"\0" + b"".join(fields) + b"\0" for fields in parts)
+    data = under_a_header(payload, len(parts), 3, base_timestamp)
+    assert outcome(data, check_crcs=False) == plain_outcome(data)
+
+
+ODD = {
+    "offsets that do not grow": (b"\0", encode(1), b"\1\1"),
+    "an offset after the last": (b"\0", encode(4), b"\1\1"),
+    "an offset of 33 bits": (b"\0", b"\x84\x80\x80\x80\x10", b"\1\1"),
+    "an offset of six bytes": (b"\0", b"\x84\x80\x80\x80\x80\0", b"\1\1"),
+    "a time after the last": (encode((1 << 63) - 1), encode(2), b"\1\1"),
+    "a time of 65 bits": (b"\x80" * 9 + b"\2", encode(2), b"\1\1"),
+    "a time of eleven bytes": (b"\x80" * 10 + b"\0", encode(2), b"\1\1"),
+    "a key of -2 bytes": (b"\0", encode(2), b"\3\1"),
+    "a value of -2 bytes": (b"\0", encode(2), b"\1\3"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_record_is_refused_for(odd: str) -> None:
+    sound = encode(6) + b"\0\0" + encode(1) + b"\1\1\0"
+    body = b"\0" + b"".join(ODD[odd]) + b"\0"
+    data = under_a_header(sound + encode(len(body)) + body, 2, 3, base_timestamp=1)
+    assert outcome(data, check_crcs=True) is None
+    assert plain_outcome(data) is None
+    padded = b"\0" + b"\x80\x80\x80\x80\0" + b"\x84\x80\x80\x80\0" + b"\1\1\0"  # as no encoder writes it, but sound
+    data = under_a_header(sound + encode(len(padded)) + padded, 2, 3)
+    assert outcome(data, check_crcs=True) == plain_outcome(data) != []
 
 
 def test_a_fault_is_told_with_its_field() -> None:
