@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from odradek.client.arrow.decode import decode
 from odradek.client.arrow.encode import encode
-from odradek.client.arrow.stamp import stamp
-from odradek.wire.batch import check, headers, set_offset_and_epoch
+from odradek.wire.batch import check, headers, set_offset_and_epoch, set_producer
 from odradek.wire.compression import Codec
 from odradek.wire.records import Record, build, records
 
@@ -88,7 +87,7 @@ def plain_encode(table: pa.Table, codec: Codec, batch_rows: int) -> list[bytearr
 def encode_all(table: pa.Table, codec: Codec, partitions: int, stamped: bool = False) -> None:
     for batch in encode(table, partitions, now_ms=NOW_MS, codec=codec).batches:
         if stamped:
-            stamp(batch.data, 1, 0, 0)
+            set_producer(batch.data, 0, 1, 0, 0, transactional=False)
 
 
 def figures(size: int) -> Iterator[tuple[str, float, int, int]]:

@@ -61,6 +61,15 @@ class Accumulator:
         self.held_bytes += size
         return delivery, is_news
 
+    def append_built(self, lane: Lane, data: bytearray, count: int, now_s: float) -> Batch:
+        """Takes a batch whose records are encoded, for which there is room."""
+        batch = Batch.built(lane.place, now_s, data, count)
+        lane.open = None
+        lane.queue.append(batch)
+        self.active[lane.place] = lane
+        self.held_bytes += batch.size
+        return batch
+
     # -- what is to leave
 
     def due_s(self, lane: Lane) -> float:

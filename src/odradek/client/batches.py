@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import Final
 
 from odradek.client.errors import KafkaError
-from odradek.client.records import NO_OFFSET, NO_TIMESTAMP, Delivered, Headers, TopicPartition
+from odradek.client.records import NO_OFFSET, NO_TIMESTAMP, Delivered, DeliveredBatch, Headers, TopicPartition
 from odradek.wire.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -21,10 +21,11 @@ from odradek.wire.batch import (
     TRANSACTIONAL,
     BatchHeader,
     enclose,
+    read_header,
     set_producer,
 )
 from odradek.wire.compression import Codec, compress
-from odradek.wire.records import encode_headers
+from odradek.wire.records import encode_headers, records
 from odradek.wire.varint import SMALL, SMALL_END, encode
 
 RECORD_OVERHEAD: Final = 25  # at most: five numbers of up to five bytes; what is usual takes 7 to 9
@@ -63,6 +64,7 @@ class Batch:
         "attempts",
         "base_offset",
         "begun_s",
+        "count",
         "data",
         "entries",
         "error",
@@ -83,6 +85,7 @@ class Batch:
         self.place = place
         self.begun_s = begun_s
         self.entries: list[Entry] = []
+        self.count = 0  # of the records, where it came built
         self.size = HEADER_SIZE  # at most, before it is compressed
         self.data: bytearray | None = None
         self.identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
@@ -98,8 +101,15 @@ class Batch:
         self.parts: tuple[Batch, Batch] | None = None  # that took its place
         self.parent: Batch | None = None
 
+    @classmethod
+    def built(cls, place: TopicPartition, begun_s: float, data: bytearray, count: int) -> "Batch":
+        """One whose records are encoded already."""
+        batch = cls(place, begun_s)
+        batch.data, batch.count, batch.size, batch.is_sealed = data, count, len(data), True
+        return batch
+
     def __len__(self) -> int:
-        return len(self.entries)
+        return self.count or len(self.entries)
 
     # -- its bytes
 
@@ -108,7 +118,7 @@ class Batch:
         self.is_sealed = True
         self.identity = (producer_id, epoch, sequence)
         if self.data is not None:
-            set_producer(self.data, 0, producer_id, epoch, sequence)
+            set_producer(self.data, 0, producer_id, epoch, sequence, transactional=is_transactional)
             return
         entries = self.entries
         base_timestamp = entries[0][2]
@@ -132,6 +142,11 @@ class Batch:
 
     def split(self) -> "tuple[Batch, Batch]":
         """Two in its place, for a broker that does not take as much at once. It ends when both have."""
+        if not self.entries:
+            assert self.data is not None
+            self.entries = [
+                (each.key, each.value, each.timestamp, each.headers) for each in records(self.data, 0, read_header(self.data))
+            ]
         middle = len(self.entries) // 2
         assert middle
         parts = (Batch(self.place, self.begun_s), Batch(self.place, self.begun_s))
@@ -205,6 +220,28 @@ class Delivery:
         offset = batch.base_offset + index if batch.base_offset != NO_OFFSET else NO_OFFSET
         timestamp_ms = batch.timestamp_ms if batch.timestamp_ms != NO_TIMESTAMP else batch.entries[index][2]
         return Delivered(batch.place.topic, batch.place.partition, offset, timestamp_ms)
+
+
+class TableDelivery:
+    """The batches of a table on their way. Awaited, it gives where each is, or raises why the first of them is not there."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.batches = batches
+
+    def __await__(self) -> Generator[object, None, list[DeliveredBatch]]:
+        for batch in self.batches:
+            yield from batch.wait().__await__()
+        return [each for batch in self.batches for each in delivered(batch)]
+
+
+def delivered(batch: Batch) -> list[DeliveredBatch]:
+    """Where a batch is that has ended, or the parts that it was sent in."""
+    batch.was_seen = True
+    if batch.parts is not None:
+        return [each for part in batch.parts for each in delivered(part)]
+    if batch.error is not None:
+        raise batch.error
+    return [DeliveredBatch(batch.place.topic, batch.place.partition, batch.base_offset, len(batch))]
 
 
 def size_of(entry: Entry) -> int:

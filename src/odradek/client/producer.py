@@ -22,10 +22,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from odradek.client.accumulator import Accumulator
-from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery
+from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery, TableDelivery
 from odradek.client.cluster import Cluster, Timing
 from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, TransactionFailed
 from odradek.client.identity import Idempotent
@@ -40,9 +40,14 @@ from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.records import encode_headers
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ALL: Final = -1
 ACKS: Final = {"all": ALL, "-1": ALL, "0": 0, "1": 1}
 CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+ARROW_BATCH_BYTES: Final = 1_000_000  # a little less than a topic takes, unless it is told otherwise
+ARROW_SAMPLE_ROWS: Final = 256
 HeadersGiven = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 
 
@@ -75,6 +80,7 @@ class Topic:
     def __init__(self, partitioner: Partitioner, lanes: dict[int, Lane]) -> None:
         self.partitioner = partitioner
         self.lanes = lanes
+        self.keyless_rows = 0  # of tables, so far
 
 
 class Producer:
@@ -244,6 +250,45 @@ class Producer:
         """Sends a record, and waits until it is written."""
         sent = await self.send(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms)
         return await sent
+
+    async def send_arrow(self, topic: str, table: "pa.Table | pa.RecordBatch") -> TableDelivery:
+        """Takes the rows of an Arrow table on their way, once there is room for them: without a Python object for any of them.
+
+        The table has a column `value`, and may have `key`, `headers` (a list of structs of key and value), `timestamp` and
+        `partition`. What this gives can be awaited: where the rows are. Needs `odradek[arrow]`."""
+        from odradek.client.arrow.encode import encode
+
+        if self.transactions is not None:
+            self.transactions.check()
+        found = self._topics.get(topic) or await self._topic(topic)
+        partitioner, accumulator = found.partitioner, self.accumulator
+        encoded = encode(
+            table,
+            partitioner.count,
+            now_ms=self.wall_ms(),
+            batch_size=ARROW_BATCH_BYTES,
+            codec=self._arrow_codec(topic, table),
+            level=self.compression_level,
+            turns=partitioner.candidates,
+            keyless_rows=found.keyless_rows,
+        )
+        found.keyless_rows = encoded.keyless_rows
+        batches = []
+        for partition, count, data in encoded.batches:
+            if not accumulator.has_room(len(data)) or self._waiters:
+                await self._room(len(data))
+            batches.append(accumulator.append_built(found.lanes[partition], data, count, self.now_s()))
+            self._sender.wake()
+        return TableDelivery(batches)
+
+    def _arrow_codec(self, topic: str, table: "pa.Table | pa.RecordBatch") -> Codec:
+        """What was asked for, or whether lz4 pays for the first rows."""
+        if self.codec is not None:
+            return self.codec
+        from odradek.client.arrow.encode import encode
+
+        sample = next(encode(table[:ARROW_SAMPLE_ROWS], 1, now_ms=0).batches, None)
+        return Codec.NONE if sample is None else Codec(self._compression(topic).choose(bytes(sample.data))[0])
 
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic."""

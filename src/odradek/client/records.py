@@ -41,6 +41,15 @@ class Delivered(NamedTuple):
     timestamp_ms: int
 
 
+class DeliveredBatch(NamedTuple):
+    """Where records that were sent together are: so many from this offset on."""
+
+    topic: str
+    partition: int
+    offset: int
+    record_count: int
+
+
 class Committed(msgspec.Struct, frozen=True):
     """How far a group is with a partition: the offset to go on from."""
 

@@ -281,10 +281,15 @@ def set_max_timestamp(buffer: bytearray | memoryview, position: int, max_timesta
     _write_crc(buffer, position, position + header.size)
 
 
-def set_producer(buffer: bytearray | memoryview, position: int, producer_id: int, epoch: int, sequence: int) -> None:
-    """Another producer, epoch and sequence, and the CRC anew."""
+def set_producer(
+    buffer: bytearray | memoryview, position: int, producer_id: int, epoch: int, sequence: int, *, transactional: bool
+) -> None:
+    """Another producer, epoch and sequence, in a transaction or not, and the CRC anew."""
+    header = read_header(buffer, position)
+    attributes = header.attributes & ~TRANSACTIONAL | (TRANSACTIONAL if transactional else 0)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
     _PRODUCER.pack_into(buffer, position + PRODUCER_POSITION, producer_id, epoch, sequence)
-    _write_crc(buffer, position, position + read_header(buffer, position).size)
+    _write_crc(buffer, position, position + header.size)
 
 
 def _write_crc(buffer: bytearray | memoryview, position: int, end: int) -> None:

@@ -13,8 +13,7 @@ from odradek.client.arrow.columns import COLUMNS_WITH_HEADERS, HEADERS, schema
 from odradek.client.arrow.decode import decode
 from odradek.client.arrow.encode import BATCH_SIZE_MAX, EncodedBatch, encode
 from odradek.client.arrow.record_writer import RECORD_CONTENT_MAX
-from odradek.client.arrow.stamp import stamp
-from odradek.wire.batch import HEADER_SIZE, check_produced, read_header
+from odradek.wire.batch import HEADER_SIZE, check_produced, read_header, set_producer
 from odradek.wire.compression import Codec
 from odradek.wire.records import Record, RecordHeader, build, records
 from tests.wire.samples import BYTES, TEXT
@@ -236,9 +235,9 @@ def test_limits_that_make_no_sense_are_refused() -> None:
 def test_a_stamped_batch_is_that_which_its_producer_would_have_built(codec: Codec) -> None:
     (batch,) = encode(pa.table({"value": ["x", "y"]}), 1, now_ms=NOW, codec=codec).batches
     plain = [Record(0, NOW, None, b"x"), Record(1, NOW, None, b"y")]
-    stamp(batch.data, 7, 2, 100, transactional=True)
+    set_producer(batch.data, 0, 7, 2, 100, transactional=True)
     stamped = build(plain, codec=codec, producer_id=7, producer_epoch=2, base_sequence=100, transactional=True)
     assert batch.data == stamped
-    stamp(batch.data, 7, 3, 0)
+    set_producer(batch.data, 0, 7, 3, 0, transactional=False)
     assert batch.data == build(plain, codec=codec, producer_id=7, producer_epoch=3, base_sequence=0)
     assert len(batch.data) > HEADER_SIZE

@@ -2,7 +2,7 @@
 
 Rows get their partitions, then their batches, then all records are written at once; a batch is compressed when it is
 taken, so that the first can be on its way while later ones are made. Producer id, epoch and sequence are left open:
-`odradek.client.arrow.stamp` writes them.
+`odradek.wire.batch.set_producer` writes them.
 
 Invariants
  1. a batch passes `odradek.wire.batch.check_produced`
