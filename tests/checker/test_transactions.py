@@ -50,6 +50,16 @@ RIGHT = {
         r polls a@0 committed
         f final a@0 committed
     """,
+    "read past a transaction of which retention has left nothing": """
+        a allows delete
+        p begins tx=1
+        p send a > 0 tx=1
+        q send b > 1
+        r assigned 1
+        r polls b@1 committed
+        p commit tx=1 > ok
+        f final b@1 committed start=1
+    """,
     "a transaction that reads what another wrote": """
         p begins tx=1
         p send a > 0 tx=1

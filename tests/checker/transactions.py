@@ -11,7 +11,7 @@ from tests.checker.evidence import Evidence
 from tests.checker.facts import NEVER, Partition, Send, Transaction
 from tests.checker.history import AnyEvent, FinalRead, Polled, Record
 from tests.checker.report import Report
-from tests.checker.writes import is_deleted, name, without_records
+from tests.checker.writes import final_of, is_deleted, name, without_records
 
 
 def check(known: Evidence) -> Report:
@@ -54,13 +54,17 @@ def _check_read(at: int, event: Polled | FinalRead, record: Record, send: Send, 
 def _check_last_stable_offset(known: Evidence, report: Report) -> None:
     """Who reads past a record of a transaction reads after its end was asked for.
 
-    Only of transactions that were committed in the end it is known that nobody else, as a time-out, had ended them before."""
+    Only of transactions that were committed in the end it is known that nobody else, as a time-out, had ended them before. A record
+    that was deleted may have been so before its transaction ended: nothing of that is left then to wait for."""
     open_until: dict[Partition, list[tuple[int, int]]] = {}
     for transaction in known.transactions.values():
         if transaction.state == "committed" and not any(known.losses.count(send.event.topic) for send in transaction.sends):
             for send in transaction.sends:
-                if send.outcome == "acknowledged" and send.offset >= 0:
-                    open_until.setdefault((send.event.topic, send.event.partition), []).append((send.offset, transaction.ending))
+                partition = send.event.topic, send.event.partition
+                final = final_of(known, partition)
+                is_gone = final is not None and is_deleted(known, partition, final, send.offset)
+                if send.outcome == "acknowledged" and send.offset >= 0 and not is_gone:
+                    open_until.setdefault(partition, []).append((send.offset, transaction.ending))
     ends = {partition: list(accumulate((end for _, end in sorted(pairs)), max)) for partition, pairs in open_until.items()}
     for pairs in open_until.values():
         pairs.sort()
