@@ -54,8 +54,8 @@ def _check_read(at: int, event: Polled | FinalRead, record: Record, send: Send, 
 def _check_last_stable_offset(known: Evidence, report: Report) -> None:
     """Who reads past a record of a transaction reads after its end was asked for.
 
-    Only of transactions that were committed in the end it is known that nobody else, as a time-out, had ended them before. A record
-    that was deleted may have been so before its transaction ended: nothing of that is left then to wait for."""
+    Only of transactions that were committed in the end it is known that nobody else, as a time-out, had ended them before. A
+    record that was deleted may have been so before its transaction ended: nothing of that is left then to wait for."""
     open_until: dict[Partition, list[tuple[int, int]]] = {}
     for transaction in known.transactions.values():
         if transaction.state == "committed" and not any(known.losses.count(send.event.topic) for send in transaction.sends):
