@@ -237,6 +237,10 @@ class Consumer:
         """The offset of what is given next; waits until that is known."""
         return await (await self._started()).position(TopicPartition(*partition), timeout_ms)
 
+    def positions(self) -> dict[TopicPartition, Committed]:
+        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction."""
+        return self._running.positions()
+
     def lag(self, partition: Place) -> int | None:
         """How many offsets are ahead of the position, as of the last fetch; None before that."""
         reader = self._running

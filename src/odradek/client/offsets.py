@@ -87,7 +87,7 @@ class Offsets:
             group_id=self.group,
             generation_id_or_member_epoch=who.generation,
             member_id=who.member_id,
-            group_instance_id=who.instance_id if has_instance else None,
+            group_instance_id=who.group_instance_id if has_instance else None,
             topics=topics,
         )
 

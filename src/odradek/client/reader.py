@@ -160,6 +160,13 @@ class Reader:
             raise TimedOut(f"the position of {place} is not known within {timeout_ms:.0f} ms") from None
         return given
 
+    def positions(self) -> dict[TopicPartition, Committed]:
+        self.handing.look()
+        readings = self.fetcher.readings
+        return {
+            place: Committed(each.given, leader_epoch=each.given_epoch) for place, each in readings.items() if each.given >= 0
+        }
+
     async def commit(self, offsets: Mapping[Place, int | Committed] | None, timeout_ms: float | None) -> None:
         if self.commits is None:
             raise InvalidOption("a consumer without a group commits nothing")

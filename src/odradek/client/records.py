@@ -63,11 +63,11 @@ class Committed(msgspec.Struct, frozen=True):
     leader_epoch: int = NO_EPOCH
 
 
-class GroupMetadata(msgspec.Struct, frozen=True):
-    """Who speaks for a group: what a transaction that commits its offsets has to say. `generation` is the member epoch in
-    groups of the new protocol."""
+class GroupMetadata(NamedTuple):
+    """Who speaks for a group: a member, so that one that was replaced cannot. `generation` is its epoch in groups of the new
+    protocol."""
 
     group: str
     generation: int = -1
     member_id: str = ""
-    instance_id: str | None = None
+    group_instance_id: str | None = None
