@@ -113,9 +113,11 @@ class Consumer:
         await self._close(is_done=True)
 
     async def _close(self, *, is_done: bool) -> None:
-        self._is_closed = True
-        if self._reader is not None:
-            await self._reader.close(is_done=is_done)
+        try:
+            if self._reader is not None:
+                await self._reader.close(is_done=is_done)
+        finally:
+            self._is_closed = True
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -178,14 +180,17 @@ class Consumer:
             await self._running.subscribe(self._wanted)
 
     async def assign(self, partitions: Iterable[Place] | Mapping[Place, int | None]) -> None:
-        """Reads these instead of anything else, from the given offsets, or from what the group has committed, on."""
+        """Reads these instead of anything else, from the given offsets, or from what the group has committed, on.
+
+        What the program has got before counts as done with."""
         wanted = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         self._wanted = None
         await (await self._started()).assign({TopicPartition(*place): offset for place, offset in wanted.items()})
 
     async def unsubscribe(self) -> None:
-        """Gives all up, and leaves the group."""
+        """Gives all up, done with what the program has got, and leaves the group."""
         self._wanted = None
+        self._running.handing.finish()
         await self._running.stop_reading()
 
     def assignment(self) -> list[TopicPartition]:

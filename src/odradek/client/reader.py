@@ -100,6 +100,7 @@ class Reader:
             await self.cluster.refresh()
 
     async def assign(self, places: Mapping[TopicPartition, int | None]) -> None:
+        self.handing.finish()
         await self.stop_reading()
         for topic in {place.topic for place in places}:
             await self.cluster.topic(topic)

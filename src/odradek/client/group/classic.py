@@ -56,6 +56,7 @@ class ClassicMember(Member):
         self._topics: list[str] = []  # that it said it wants
         self._had: list[TopicPartition] = []  # in the last generation that it was in
         self._shared_out: dict[str, int] | None = None  # partitions by topic, as it has shared them out; None: it does not lead
+        self._group_topics: set[str] = set()  # that any member wants
         self._failed: KafkaError | None = None
         self._settled = asyncio.Event()
         self._settled.set()
@@ -221,8 +222,9 @@ class ClassicMember(Member):
         candidates = [decode_candidate(protocol, each) for each in joined.members]
         topics = {topic for each in candidates for topic in each.topics} | set(self._topics)
         if self.wanted.pattern is None:
-            self.cluster.want(topics)
+            self.cluster.want(topics | {place.topic for place in self.holding.places})
         await self.cluster.refresh()
+        self._group_topics = topics
         self._shared_out = counts = self._counts(topics)
         if joined.skip_assignment:
             return {}
@@ -237,9 +239,8 @@ class ClassicMember(Member):
     def look(self) -> None:
         shared_out = self._shared_out
         is_other = self.wanted.pattern is not None and self.wanted.matching(self.cluster) != self._topics
-        if shared_out is not None and self._settled.is_set():
-            topics = {*shared_out, *self._topics, *(self.cluster.wanted or ())}
-            is_other = is_other or self._counts(topics) != shared_out
+        if shared_out is not None:
+            is_other = is_other or self._counts(self._group_topics) != shared_out
         if is_other and self._settled.is_set():
             self._must_join = True
             self.changed.set()

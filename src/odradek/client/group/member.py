@@ -81,7 +81,7 @@ class Member(ABC):
     # -- its life
 
     def start(self) -> None:
-        self.cluster.want(None if self.wanted.pattern is not None else self.wanted.topics)
+        self._want()
         self.cluster.on_metadata.append(self.look)
         self._tasks = [asyncio.create_task(work) for work in (self._live(), self._watch_program(), self._find_topics())]
 
@@ -110,9 +110,14 @@ class Member(ABC):
     def change(self, wanted: Wanted) -> None:
         """Of what it wants."""
         self.wanted = wanted
-        self.cluster.want(None if wanted.pattern is not None else wanted.topics)
+        self._want()
         self.wanted_changed()
         self.changed.set()
+
+    def _want(self) -> None:
+        """What it has is kept up to date until it is given up."""
+        held = [place.topic for place in self.holding.places]
+        self.cluster.want(None if self.wanted.pattern is not None else [*self.wanted.topics, *held])
 
     @abstractmethod
     async def belong(self) -> None:
