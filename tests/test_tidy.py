@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
-LONG_FUNCTIONS = {"scan"}  # decoding written out, because a call costs more than the work
+LONG_FUNCTIONS = {"scan", "unpack"}  # decoding written out, because a call costs more than the work
 BANNED_NAMES = re.compile(r"(manager|utils?|helpers?|impl)(_|$)", re.IGNORECASE)
 BANNED_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 

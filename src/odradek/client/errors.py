@@ -6,6 +6,7 @@
       Refused             a broker said no; `code` says why
         Fenced            somebody else has this transactional id, member or instance by now: this client is at its end
         NoOffset          there is nothing at the offset that was asked for, and nobody said where to go on
+      Corrupt             the bytes of records are not those that were written
       TransactionFailed   the transaction has to be aborted; the producer can go on after that
       Closed              the client was closed
       InvalidOption       what was given cannot be (a ValueError as well)
@@ -103,6 +104,13 @@ class Fenced(Refused): ...
 
 
 class NoOffset(Refused): ...
+
+
+class Corrupt(KafkaError):
+    """They may have been changed on their way: who comes back for more gets them anew."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+    is_retriable = True
 
 
 class TransactionFailed(KafkaError):

@@ -33,9 +33,9 @@ from odradek.client.lane import Lane
 from odradek.client.machine import Machine
 from odradek.client.partitioner import Partitioner
 from odradek.client.properties import Table, boolean, number, options, text
-from odradek.client.records import Committed, Delivered, Headers, TopicPartition
+from odradek.client.records import Committed, Delivered, GroupMetadata, Headers, TopicPartition
 from odradek.client.sender import Sender
-from odradek.client.transaction import GroupMetadata, State, Transactions
+from odradek.client.transaction import State, Transactions
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.records import encode_headers

@@ -32,6 +32,20 @@ class Record(msgspec.Struct, gc=False):
     headers: Headers = ()
 
 
+class Batches(NamedTuple):
+    """Of one partition, as a broker sent them: whole record batches one after the other, for who decodes them otherwise.
+
+    What lies below `offset` was read before; what `aborted` transactions wrote, from their first offset to their producer's
+    next abort marker, is not to be read, and control batches never are.
+    """
+
+    partition: TopicPartition
+    records: memoryview
+    offset: int  # the first that is wanted
+    next_offset: int  # where what comes next begins
+    aborted: tuple[tuple[int, int], ...] = ()  # producer id and first offset
+
+
 class Delivered(NamedTuple):
     """Where a record that was sent is. With acks=0 nobody knows the offset: NO_OFFSET."""
 
@@ -56,3 +70,13 @@ class Committed(msgspec.Struct, frozen=True):
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+
+
+class GroupMetadata(NamedTuple):
+    """Who speaks for a group: a member, so that one that was replaced cannot. `generation` is its epoch in groups of the new
+    protocol."""
+
+    group: str
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -14,12 +14,12 @@ Invariants
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from odradek.client.cluster import LOST_COORDINATOR, TRANSACTION, Cluster, forget_failure
 from odradek.client.errors import Fenced, InvalidOption, KafkaError, TransactionFailed, known_code, refused
 from odradek.client.identity import NAMES_UNTIL
-from odradek.client.records import Committed, TopicPartition
+from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -49,15 +49,6 @@ FATAL: Final = frozenset(
         ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     }
 )
-
-
-class GroupMetadata(NamedTuple):
-    """Who commits: a member of a group, so that one that was replaced cannot."""
-
-    group: str
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class State(Enum):

@@ -247,11 +247,11 @@ def records(view: Buffer, position: int, header: BatchHeader, size_max: int = PA
             timestamp,
             None if key_end < 0 else data[key_start:key_end],
             None if value_end < 0 else data[value_start:value_end],
-            () if headers_start == end - 1 else _read_headers(data, headers_start),
+            () if headers_start == end - 1 else read_headers(data, headers_start),
         )
 
 
-def _read_headers(data: bytes, position: int) -> tuple[RecordHeader, ...]:
+def read_headers(data: bytes, position: int) -> tuple[RecordHeader, ...]:
     """The headers of a record that `scan` has checked. Bad UTF-8 in a key is replaced, as Kafka's client does."""
     headers: list[RecordHeader] = []
     count, cursor = varint.decode(data, position)

@@ -20,9 +20,8 @@ from odradek.client import producer
 from odradek.client.batches import Delivery
 from odradek.client.errors import Closed
 from odradek.client.producer import HeadersGiven
-from odradek.client.records import Committed, Delivered, TopicPartition
+from odradek.client.records import Committed, Delivered, GroupMetadata, TopicPartition
 from odradek.client.sync.background import Background
-from odradek.client.transaction import GroupMetadata
 
 INBOX_MAX: Final = 10_000
 

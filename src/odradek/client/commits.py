@@ -1,0 +1,86 @@
+"""Which offsets a consumer commits, and when: by hand, or by itself at intervals, before it gives partitions up, and at its end.
+
+Invariants
+ 1. By itself it commits what the program is done with, never what that has in hand.
+ 2. One commit is under way at a time: an older one cannot overtake a newer one.
+ 3. A commit waits while the group is between two generations, where it would be refused.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Final
+
+from odradek.client.errors import KafkaError
+from odradek.client.fetcher import Fetcher
+from odradek.client.handing import Handing
+from odradek.client.offsets import Offsets
+from odradek.client.records import Committed, TopicPartition
+
+LAST_TIMEOUT_MS: Final = 15_000  # of a commit before partitions are given up: somebody waits for them
+
+
+class Commits:
+    def __init__(self, offsets: Offsets, fetcher: Fetcher, handing: Handing) -> None:
+        self.offsets = offsets
+        self.fetcher = fetcher
+        self.handing = handing
+        self.ready: Callable[[], Awaitable[None]] | None = None  # waits until the group takes commits
+        self._known: dict[TopicPartition, int] = {}  # committed, as far as we know
+        self._lock = asyncio.Lock()
+
+    def start_from(self, place: TopicPartition, offset: int | None) -> None:
+        """What is committed of a partition that we begin with."""
+        if offset is None:
+            self._known.pop(place, None)
+        else:
+            self._known[place] = offset
+
+    def unsent(self, places: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+        """What is done with and not committed."""
+        self.handing.look()
+        found: dict[TopicPartition, Committed] = {}
+        for place, reading in self.fetcher.readings.items():
+            if reading.done >= 0 and self._known.get(place) != reading.done and (places is None or place in places):
+                found[place] = Committed(reading.done, leader_epoch=reading.done_epoch)
+        return found
+
+    async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
+        """Until it is done, or refused for good."""
+        async with self._lock:
+            if self.ready is not None:
+                await self.ready()
+            await self.offsets.commit(offsets, timeout_ms)
+            self._note(offsets)
+
+    async def commit_last(self, places: Collection[TopicPartition], *, may_wait: bool = True) -> None:
+        """What can be committed of partitions that are about to be given up; whoever gets them reads the rest again."""
+        topics = self.offsets.cluster.metadata.topics
+        unsent = {place: each for place, each in self.unsent(places).items() if place.topic in topics}
+        if not unsent:
+            return
+        with suppress(KafkaError):
+            async with self._lock:
+                if may_wait:
+                    await self.offsets.commit(unsent, LAST_TIMEOUT_MS)
+                else:
+                    await self.offsets.try_to_commit(dict(unsent))
+                self._note(unsent)
+
+    async def run(self, interval_ms: float, may_commit: Callable[[], bool]) -> None:
+        """Commits at intervals, for ever. What fails is tried again with what there is then."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            if not may_commit():
+                continue
+            async with self._lock:
+                unsent = self.unsent()
+                left = dict(unsent)
+                with suppress(KafkaError):
+                    if left:
+                        await self.offsets.try_to_commit(left)
+                self._note({place: each for place, each in unsent.items() if place not in left})
+
+    def _note(self, offsets: Mapping[TopicPartition, Committed]) -> None:
+        for place, each in offsets.items():
+            self._known[place] = each.offset
