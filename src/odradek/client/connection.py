@@ -18,7 +18,7 @@ from importlib.metadata import version as version_of
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
-from odradek.client.errors import Unreachable, known_code
+from odradek.client.errors import InvalidOption, KafkaError, Unreachable, known_code, refused
 from odradek.client.machine import Machine
 from odradek.wire.apis import API_VERSIONS, APIS
 from odradek.wire.errors import ErrorCode, ProtocolError
@@ -127,23 +127,25 @@ class Connection:
         return highest if highest in ours and highest in theirs else None
 
     def version(self, key: int, newest: int | None = None) -> int:
-        """The same, where the broker has to have one."""
+        """The same, where the broker has to have one; Refused otherwise, and waiting does not help."""
         found = self.find_version(key, newest)
         if found is None:
-            raise Unreachable(f"{self} serves no version of {APIS[key].name} that this client knows", was_sent=False)
+            reason = f"{self} serves no version of {APIS[key].name} that this client knows"
+            raise refused(ErrorCode.UNSUPPORTED_VERSION, reason)
         return found
 
     def post(
         self, request: Message, response: type[Answer], timeout_ms: float, newest: int | None = None
     ) -> "asyncio.Future[Answer]":
-        """Sends a request in the highest version that both sides know; the future is the answer, or Unreachable."""
+        """Sends a request in the highest version that both sides know; the future is the answer, or Unreachable, or what
+        `version` and `_encode` say."""
         answer: asyncio.Future[Answer] = self.loop.create_future()
         try:
             version = self.version(request.schema.key, newest)
             if self._socket is None:
                 raise Unreachable(f"the connection to {self} is closed", was_sent=False)
             buffers = self._encode(request, version)
-        except Unreachable as error:
+        except KafkaError as error:
             answer.set_exception(error)
             return answer
         name = APIS[request.schema.key].name
@@ -160,8 +162,15 @@ class Connection:
         self._send(self._encode(request, version))
 
     def _encode(self, request: Message, version: int) -> list[Any]:
+        """Refused where the broker's version lacks what the request says, InvalidOption where no version can say it."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return encode_request(request, version, self._correlation_id, self.client_id)
+        try:
+            return encode_request(request, version, self._correlation_id, self.client_id)
+        except ProtocolError as error:
+            api = APIS[request.schema.key]
+            if version == api.versions[-1]:
+                raise InvalidOption(f"{api.name} cannot be asked so: {error}") from error
+            raise refused(ErrorCode.UNSUPPORTED_VERSION, f"{self} serves {api.name} up to version {version}: {error}") from error
 
     # -- sending
 
