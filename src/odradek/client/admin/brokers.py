@@ -9,7 +9,7 @@ from msgspec import Struct
 from odradek.client.admin.asking import Asking, Outcomes, by_topic, failure, outcome
 from odradek.client.admin.operations import Operation, operations
 from odradek.client.admin.ways import Anywhere, Brokers
-from odradek.client.connection import Connection
+from odradek.client.connection import SOFTWARE, Connection, software_version
 from odradek.client.errors import KafkaError, refused
 from odradek.client.metadata import NO_NODE
 from odradek.client.records import TopicPartition
@@ -120,7 +120,8 @@ class ClusterMembers(Asking):
     # -- features
 
     async def describe_features(self, *, timeout_ms: float | None = None) -> Features:
-        found = await self._one("to describe the features", ApiVersionsRequest(), ApiVersionsResponse, timeout_ms)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version=software_version())
+        found = await self._one("to describe the features", request, ApiVersionsResponse, timeout_ms)
         levels = {each.name: each.max_version_level for each in found.finalized_features}
         features = {
             each.name: Feature(each.name, levels.get(each.name), each.min_version, each.max_version)
