@@ -112,7 +112,7 @@ def nodes_of(cluster: "ClusterDescription", quorum: "Quorum | None", topics: "di
 
 def show(found: dict[str, Any]) -> None:
     controller = "none" if found["controller"] is None else f"node {found['controller']}"
-    print(f"cluster {found['cluster']}, controller: {controller}, {found['topics']} topics, {found['partitions']} partitions\n")
+    print(f"cluster {found['cluster']}, controller: {controller}, topics: {found['topics']}, partitions: {found['partitions']}\n")
     rows = [
         (
             each["node"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from odradek.cli.parser import Given, fail
 from odradek.cli.reach import Failed, administer
+from odradek.cli.texts import bytes_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 MOVES_AT_ONCE = 100  # partitions: what moves at once is caught up with at once
 LOOK_SECONDS = 0.2
 LOOKS_MAX = 50  # for a move that the controller has done, until the broker that is asked knows of it
-KIB = 1024
 INTERRUPTED = "interrupted: moves that are under way go on; the same command continues, and with --cancel takes them back"
 
 
@@ -169,11 +169,3 @@ async def size_text(admin: "Admin", cluster: "ClusterDescription", node: int) ->
         folders = (await admin.describe_log_dirs([node]))[node]
         return f", {bytes_text(sum(log.size_bytes for each in folders.values() for log in each.logs.values()))}"
     return ""
-
-
-def bytes_text(size: int) -> str:
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= KIB and len(units) > 1:
-        value /= KIB
-        units.pop(0)
-    return f"{value:.1f} {units[0]}" if units[0] != "B" else f"{size} B"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli.parser import Commands, Given, moment, place, whole
+from odradek.cli.parser import Commands, Given, complain, moment, place, whole
 from odradek.cli.reach import Failed, add_bootstrap, administer, nearest, unknown_topics
 from odradek.cli.screen import BAD, GOOD, PLAIN, WARNING, Cell, add_json, add_yes, confirm, show_json, show_table
 
@@ -159,12 +159,8 @@ async def ends_of(admin: "Admin", places: "list[TopicPartition]") -> "dict[Topic
     from odradek.client.errors import KafkaError
 
     topics = await admin.list_topics(include_internal=True)
-    led = [
-        each
-        for each in places
-        if each.topic in topics
-        and any(part.index == each.partition and part.leader is not None for part in topics[each.topic].partitions)
-    ]
+    there = {(name, part.index) for name, topic in topics.items() for part in topic.partitions if part.leader is not None}
+    led = [each for each in places if each in there]
     try:
         found = await admin.list_offsets(dict.fromkeys(led, Offset.LATEST))
     except KafkaError as error:
@@ -213,6 +209,9 @@ def reset(given: Given) -> None:
     if given.dry_run:
         return
     changed = sum(each["from"] != each["to"] for each in rows)
+    if not changed:
+        complain(f"group {given.name} is there already")
+        return
     confirm(given, f"Set {changed} offsets of group {given.name}?")
     administer(given, work)
     if not given.json:

@@ -7,7 +7,8 @@ Invariants
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.cli.parser import Given, complain, fail
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.errors import KafkaError
 
+CLIENT = "odradek-cli"  # the client.id
 VARIABLE = "ODRADEK_BOOTSTRAP"
 BOOTSTRAP = "127.0.0.1:9092"
 INTERRUPTED = 130  # the status of a program that Ctrl-C has ended
@@ -57,29 +59,44 @@ def add_bootstrap(parser: ArgumentParser) -> None:
 
 def administer(given: Given, work: "Callable[[Admin], Awaitable[Result]]", *, interrupted: str = "interrupted") -> Result:
     """What comes of some work with an Admin; `interrupted` is said when Ctrl-C ends it."""
-    from odradek.client.admin import Admin
 
     async def opened() -> Result:
-        async with Admin(given.bootstrap, client_id="odradek-cli") as admin:
-            await check_reachable(admin)
+        async with admin_of(given) as admin:
             return await work(admin)
 
     return run(opened, interrupted)
+
+
+@asynccontextmanager
+async def admin_of(given: Given) -> "AsyncIterator[Admin]":
+    """Of the cluster that was named; Failed when it cannot be reached."""
+    from odradek.client.admin import Admin
+    from odradek.client.errors import InvalidOption, Unreachable
+
+    try:
+        opened = Admin(given.bootstrap, client_id=CLIENT)
+    except InvalidOption as error:
+        raise Failed(f"--bootstrap: {error}, and several have commas between them") from error
+    async with opened as admin:
+        try:
+            await admin.cluster.any_connection()
+        except Unreachable as error:
+            step = "start one with `odradek start`, or name brokers that are running"
+            raise Failed(f"--bootstrap: no broker answers ({error}): {step}") from error
+        yield admin
 
 
 def run(work: Callable[[], Awaitable[Result]], interrupted: str = "interrupted") -> Result:
     """Runs a command that talks to a cluster, to its end or to its one line."""
     import asyncio
 
-    from odradek.client.errors import InvalidOption, KafkaError
+    from odradek.client.errors import KafkaError
 
     async def main() -> Result:
         return await work()
 
     try:
         return asyncio.run(main())
-    except InvalidOption as error:
-        fail(f"{error}; several brokers have commas between them" if "address" in str(error) else str(error))
     except (Failed, KafkaError) as error:
         fail(str(error) if isinstance(error, Failed) else sentence(error))
     except BrokenPipeError:
@@ -87,18 +104,9 @@ def run(work: Callable[[], Awaitable[Result]], interrupted: str = "interrupted")
 
         stop_quietly()
     except KeyboardInterrupt:
-        complain(interrupted)
+        if interrupted:
+            complain(interrupted)
         raise SystemExit(INTERRUPTED) from None
-
-
-async def check_reachable(admin: "Admin") -> None:
-    from odradek.client.errors import Unreachable
-
-    try:
-        await admin.cluster.any_connection()
-    except Unreachable as error:
-        step = "start one with `odradek start`, or name brokers that are running"
-        raise Failed(f"--bootstrap: no broker answers ({error}): {step}") from error
 
 
 def sentence(error: "KafkaError") -> str:

@@ -48,22 +48,19 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     from rich.table import Table
     from rich.text import Text
 
+    from odradek.cli.texts import escaped
+
     is_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     for row in rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell, PLAIN) for cell in row]
-        table.add_row(*(Text(printable(str(cell.content)), style=cell.style) for cell in cells))
+        table.add_row(*(Text(escaped(str(cell.content)), style=cell.style) for cell in cells))
     console = Console(file=sys.stdout, width=None if is_terminal else TABLE_COLUMNS_MAX, highlight=False)
     with console.capture() as captured:
         console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
-
-
-def printable(value: str) -> str:
-    """Text that stays in its line and does nothing to the terminal."""
-    return value if value.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in value)
 
 
 def confirm(given: Given, question: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.parser import Commands, Given, count, setting
 from odradek.cli.reach import Failed, add_bootstrap, administer, unknown_topics
 from odradek.cli.screen import BAD, FAINT, PLAIN, WARNING, Cell, add_json, add_yes, confirm, show_json, show_table
+from odradek.cli.texts import many
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin, Config, Partition, Topic
@@ -232,10 +233,6 @@ def delete(given: Given) -> None:
     records = administer(given, look)
     confirm(given, f"Delete {', '.join(given.names)} with {many(records, 'record')}, for good?")
     administer(given, work)
-
-
-def many(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def copies_text(number: int) -> str:

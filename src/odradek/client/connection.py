@@ -9,6 +9,7 @@ Invariants
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -98,7 +99,7 @@ class Connection:
             raise Unreachable(f"{self} cannot be connected to within {timeout_ms:.0f} ms", was_sent=False) from error
         except OSError as error:
             self.close()
-            raise Unreachable(f"{self} cannot be connected to: {error.strerror or error}", was_sent=False) from error
+            raise Unreachable(f"{self} cannot be connected to: {reason_of(error)}", was_sent=False) from error
         except BaseException:
             self.close()
             raise
@@ -298,6 +299,11 @@ class Connection:
                 each.answer.set_exception(Unreachable(reason or f"the connection to {self} was closed"))
                 with suppress(asyncio.CancelledError):
                     each.answer.exception()  # whoever waits hears of it; whoever does not need not
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says; asyncio has words of its own for it."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 
 def decode_answer(waiting: Waiting, frame: memoryview) -> tuple[int, Message]:
