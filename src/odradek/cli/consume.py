@@ -3,7 +3,7 @@
 Without a group, every partition is read from where one says; with one, from where the group is.
 
 Invariants
- 1. Without --follow it ends where the topic ended when it began, whatever is written meanwhile.
+ 1. Without --follow it ends when it has come to where the topic ended when it began, whatever is written meanwhile.
  2. What a group commits has been shown.
 """
 
@@ -104,15 +104,18 @@ async def span(admin: "Admin", given: Given) -> "tuple[dict[TopicPartition, int]
 
 async def show_records(consumer: "Consumer", given: Given, ends: "dict[TopicPartition, int]") -> None:
     """Until the ends are reached, or so many records were shown; without ends, for ever."""
+    from odradek.client.records import TopicPartition
+
     show, progress, shown = printer(given.format), Progress(), 0
     is_watched = sys.stdout.isatty()
     while given.limit is None or shown < given.limit:
         left = None if given.limit is None else given.limit - shown
         records = await consumer.poll(max_records=left, timeout_ms=POLL_MS)
-        inside = [each for each in records if not ends or each.offset < ends.get((each.topic, each.partition), 0)]  # type: ignore[call-overload]
-        if inside:
-            show(inside)
-            shown += len(inside)
+        if ends and not given.group:  # what a group was given is committed, and so it is shown
+            records = [each for each in records if each.offset < ends[TopicPartition(each.topic, each.partition)]]
+        if records:
+            show(records)
+            shown += len(records)
             if not is_watched:
                 progress.show(f"{many(shown, 'record')} …")
         if ends and await is_at_end(consumer, ends):

@@ -2,8 +2,8 @@
 
     {"key": "alice", "value": "hello", "headers": [["trace", "1"]], "partition": 0, "timestamp_ms": 1715937000000}
 
-Bytes that are no text are {"base64": "…"}. A value that is any other JSON is sent as the JSON text that it is. What is left out is
-null, and where the record goes and when it was is then decided as for any other. Names that a record does not have are passed over.
+Bytes that are no text are {"base64": "…"}. A value that is any other JSON is sent as the text that it is. What is left out is
+null; where the record goes, and when it was, is then decided as for any other. Names that a record does not have are passed over.
 """
 
 import base64
