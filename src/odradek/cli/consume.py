@@ -63,9 +63,12 @@ def consume(given: Given) -> None:
             await unknown_topics(admin, [given.topic])
             starts, ends = await span(admin, given)
         topics = [given.topic] if given.group else []
-        reset = "earliest" if given.from_beginning else "latest"
         async with Consumer(
-            *topics, bootstrap=given.bootstrap, client_id=CLIENT, group=given.group, auto_offset_reset=reset
+            *topics,
+            bootstrap=given.bootstrap,
+            client_id=CLIENT,
+            group=given.group,
+            auto_offset_reset="earliest" if given.from_beginning else "latest",
         ) as consumer:
             if not given.group:
                 await consumer.assign(starts)
