@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.parser import Commands, Given, complain, moment, place, whole
 from odradek.cli.reach import Failed, add_bootstrap, administer, nearest, unknown_topics
 from odradek.cli.screen import BAD, GOOD, PLAIN, WARNING, Cell, add_json, add_yes, confirm, show_json, show_table
+from odradek.cli.texts import many
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin, Group
@@ -85,7 +86,7 @@ def describe(given: Given) -> None:
         show_json(found)
         return
     for number, group in enumerate(found):
-        lag = f", {group['lag']} records behind" if group["partitions"] else ""
+        lag = f", {many(group['lag'], 'record')} behind" if group["partitions"] else ""
         print("\n" * (number > 0) + f"group {group['group']}: {group['state']}, {group['type']}{lag}\n")
         show_members(group["members"])
         if group["partitions"]:
@@ -212,10 +213,10 @@ def reset(given: Given) -> None:
     if not changed:
         complain(f"group {given.name} is there already")
         return
-    confirm(given, f"Set {changed} offsets of group {given.name}?")
+    confirm(given, f"Set {many(changed, 'offset')} of group {given.name}?")
     administer(given, work)
     if not given.json:
-        print(f"{changed} offsets of group {given.name} are set")
+        print(f"{many(changed, 'offset')} of group {given.name} set")
 
 
 def reset_row(each: dict[str, Any]) -> tuple[object, ...]:
