@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,11 +14,43 @@ from tests.kafka.broker import free_port
 STOP_SECONDS_MAX = 30
 
 
-def odradek(*arguments: str, python: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *python, str(Path(sys.executable).with_name("odradek")), *arguments]
+def odradek(
+    *arguments: str, python: tuple[str, ...] = (), given: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`given` is piped into it."""
     return subprocess.run(
-        command, check=False, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **environment}
+        command(*arguments, python=python),
+        check=False,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        input=given,
+        env={**os.environ, **environment},
     )
+
+
+def command(*arguments: str, python: tuple[str, ...] = ()) -> list[str]:
+    return [sys.executable, *python, str(Path(sys.executable).with_name("odradek")), *arguments]
+
+
+def typed(*arguments: str, answer: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs it for somebody at a terminal who types an answer, and sees what it shows there."""
+    ours, terminal = pty.openpty()
+    try:
+        with subprocess.Popen(command(*arguments), stdin=terminal, stdout=terminal, stderr=subprocess.PIPE) as process:
+            os.write(ours, answer.encode())
+            assert process.stderr is not None
+            complaints = process.stderr.read()
+            status = process.wait()
+        os.set_blocking(ours, False)
+        shown = b""
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(ours, 65536):
+                shown += piece
+        return subprocess.CompletedProcess(arguments, status, shown, complaints)
+    finally:
+        os.close(ours)
+        os.close(terminal)
 
 
 class Started:
@@ -25,9 +58,8 @@ class Started:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = free_port()
-        program = str(Path(sys.executable).with_name("odradek"))
-        command = [sys.executable, program, "start", "--data", str(folder), "--listen", f"127.0.0.1:{self.port}", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+        started = command("start", "--data", str(folder), "--listen", f"127.0.0.1:{self.port}", *arguments)
+        self.process = subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
 
     def screen(self) -> str:
         """What it shows when it serves; AssertionError with its complaint when it does not come so far."""

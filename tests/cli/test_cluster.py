@@ -1,8 +1,10 @@
 """`odradek cluster` where there is no cluster to speak of; with one, it is tried in tests/cluster."""
 
+import json
 from pathlib import Path
 
 from tests.cli.program import odradek, started
+from tests.kafka.broker import Broker
 
 
 def test_the_only_voter_is_not_taken_out(tmp_path: Path) -> None:
@@ -13,8 +15,22 @@ def test_the_only_voter_is_not_taken_out(tmp_path: Path) -> None:
 
 
 def test_what_is_no_address_is_said_so() -> None:
-    done = odradek("cluster", "decommission", "1", "--bootstrap-server", "somewhere")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "odradek: --bootstrap-server: 'somewhere' is no address; write HOST:PORT, several with commas\n",
+    done = odradek("cluster", "decommission", "1", "--bootstrap-server", "some:where")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "odradek: --bootstrap: 'some:where' is no broker's address: it is written host:port, "
+        "and several have commas between them\n"
     )
+
+
+def test_a_cluster_is_described_for_people_and_for_programs(server: Broker) -> None:
+    at = ("--bootstrap", server.bootstrap)
+    found = json.loads(odradek("cluster", "describe", "--json", *at).stdout)
+    assert (found["controller"], found["unhealthy"]) == (1, [])
+    (node,) = found["nodes"]
+    assert (node["node"], node["address"], node["state"]) == (1, server.bootstrap, "up")
+    assert node["is_broker"]
+    assert node["is_controller"]
+    shown = odradek("cluster", "describe", *at).stdout
+    assert "broker, controller, voter" in shown
+    assert shown.endswith("All partitions are healthy.\n")

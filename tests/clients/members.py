@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from odradek.core.metadata.ids import id_text
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.wire.batch import headers
+from odradek.wire.ids import id_text
 from odradek.wire.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from tests.clients.server import node_command
 from tests.clients.waiting import until

@@ -76,7 +76,7 @@ def test_a_node_that_cannot_be_emptied_or_is_none_is_said_so(cluster: Cluster) -
     assert (unknown.returncode, unknown.stderr) == (1, "odradek: node 9 is none of the brokers 1, 2, 3, 4\n")
     nobody = odradek("cluster", "decommission", "9", "--bootstrap-server", "127.0.0.1:1")
     assert nobody.returncode == 1
-    assert "odradek: --bootstrap-server: no broker answers" in nobody.stderr
+    assert "odradek: --bootstrap: no broker answers" in nobody.stderr
 
 
 def test_a_node_is_emptied_votes_no_more_and_is_forgotten_when_it_stops(cluster: Cluster) -> None:

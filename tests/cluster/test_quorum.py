@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.core.metadata.ids import id_text
 from odradek.wire.errors import ErrorCode
+from odradek.wire.ids import id_text
 from odradek.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
 from odradek.log.disk import RealDisk
 from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
 from odradek.node.controller import ControllerHost
 from odradek.node.machine import Machine
 from odradek.node.quorum_config import QuorumConfig
+from odradek.wire.ids import id_text
 from tests.kafka.broker import Broker
 from tests.kafka.dump import FAULTS, dump
 from tests.kafka.oracle import Oracle

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
-from odradek.core.metadata.ids import id_text
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.checkpoint import CLEAN_SHUTDOWN
 from odradek.log.disk import DiskFull
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
 from odradek.node.node import Node, serve
+from odradek.wire.ids import id_text
 from tests.log.medium import Manner
 from tests.sim.disk import SimDisks
 from tests.sim.loop import SimLoop, World

@@ -1,131 +1,152 @@
-"""`odradek cluster`: jobs that concern several nodes, done by requests that any Kafka cluster understands.
+"""`odradek cluster`: how a cluster is, and jobs that concern several nodes."""
 
-What is done already is seen from the cluster itself: a job that was interrupted goes on where it was when it is started again.
-"""
+from typing import TYPE_CHECKING, Any
 
-from typing import TYPE_CHECKING
-
-from odradek.cli.parser import Commands, Given, complain, count, fail
+from odradek.cli.parser import Commands, Given, count
+from odradek.cli.reach import add_bootstrap, administer
+from odradek.cli.screen import BAD, GOOD, WARNING, Cell, add_json, show_json, show_table
 
 if TYPE_CHECKING:
-    from odradek.node.administration import Administration
+    from odradek.client.admin import Admin, ClusterDescription, Partition, Quorum, Topic
 
-MOVES_AT_ONCE = 100  # partitions: what moves at once is caught up with at once
-LOOK_SECONDS = 0.2
-LOOKS_MAX = 50  # for a move that the controller has done, until the broker that is asked knows of it
-KIB = 1024
+MIN_IN_SYNC = "min.insync.replicas"
 
 
 def add(commands: Commands) -> None:
-    cluster = commands.under("cluster", "Do what concerns several nodes.")
+    from odradek.cli.decommission import decommission
+
+    cluster = commands.under("cluster", "Look at a cluster, or do what concerns several of its nodes.")
+    parser = cluster.add("describe", describe)
+    add_bootstrap(parser)
+    add_json(parser)
     parser = cluster.add("decommission", decommission)
     parser.add_argument("node", metavar="NODE", type=count, help="the node.id")
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="brokers of the cluster")
+    add_bootstrap(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="show what would move, and leave it at that")
     what.add_argument("--cancel", action="store_true", help="take back the moves that are under way")
 
 
-def decommission(given: Given) -> None:
-    """Take a node out of its cluster for good.
+def describe(given: Given) -> None:
+    """Show the nodes of a cluster, who its controller is, and the partitions that are not healthy."""
 
-    All its replicas move to other brokers, evenly and over racks; then it votes no more on the metadata, and when it has
-    been stopped it is unregistered. Ctrl-C interrupts; the same command goes on later.
-    """
-    import asyncio
+    async def work(admin: "Admin") -> dict[str, Any]:
+        cluster = await admin.describe_cluster(include_fenced=True)
+        topics = await admin.list_topics(include_internal=True)
+        unhealthy = [(topic, part) for topic in topics.values() for part in topic.partitions if not part.is_healthy]
+        minima = await minima_of(admin, {topic.name for topic, _ in unhealthy})
+        return {
+            **nodes_of(cluster, await quorum_of(admin), topics),
+            "topics": len(topics),
+            "partitions": sum(len(topic.partitions) for topic in topics.values()),
+            "unhealthy": [
+                {
+                    "topic": topic.name,
+                    "partition": part.index,
+                    "state": state(part, minima.get(topic.name, 1)),
+                    "leader": part.leader,
+                    "replicas": part.replicas,
+                    "in_sync": part.in_sync,
+                }
+                for topic, part in unhealthy
+            ],
+        }
 
-    from odradek.core.controller.emptying import NoRoom
-    from odradek.node.administration import Administration, Failed
+    found = administer(given, work)
+    if given.json:
+        show_json([found])
+    else:
+        show(found)
 
-    async def run() -> None:
-        administration = Administration(given.bootstrap_server)
-        try:
-            if given.cancel:
-                print(f"{await administration.cancel_moves(given.node)} moves are taken back")
-                return
-            await administration.check_others_vote(given.node)
-            if await empty(administration, given.node, is_shown_only=given.dry_run):
-                await leave(administration, given.node)
-        finally:
-            administration.close()
+
+async def quorum_of(admin: "Admin") -> "Quorum | None":
+    """None where the cluster does not tell."""
+    from odradek.client.errors import Refused
 
     try:
-        asyncio.run(run())
-    except NoRoom as error:
-        fail(f"node {given.node} cannot be emptied: {error}; add a node, or have fewer copies")
-    except Failed as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        complain("interrupted: moves that are under way go on; the same command continues, and with --cancel takes them back")
-        raise SystemExit(1) from None
+        return await admin.describe_quorum()
+    except Refused:
+        return None
 
 
-async def empty(administration: "Administration", node: int, *, is_shown_only: bool) -> bool:
-    """Moves everything away from a node, a part at a time; whether that was done."""
-    import asyncio
+async def minima_of(admin: "Admin", topics: set[str]) -> dict[str, int]:
+    """How many have to be in sync for a topic to take records."""
+    from odradek.client.admin import Resource, ResourceKind
 
-    from odradek.core.controller.emptying import moves
-
-    asked: dict[tuple[str, int], int] = {}  # moves, by how often one was looked for that is not under way any more
-    at_first = shown = 0
-    while True:
-        under_way = await administration.moves_from(node)
-        cluster = await administration.look()
-        cluster.check(node)
-        held = {(each.topic, each.index) for each in cluster.partitions if node in each.replicas}
-        asked = {each: looks + 1 for each, looks in asked.items() if each in held - under_way and looks < LOOKS_MAX}
-        moving = held & (under_way | asked.keys())
-        left = moves((each for each in cluster.partitions if (each.topic, each.index) not in moving), cluster.takers, node)
-        if held and not at_first:
-            at_first = len(held)
-            size = await administration.size_of(cluster, node)
-            print(f"node {node} has {at_first} partitions{size_text(size)}; {len(moving)} of them are on their way", flush=True)
-        if is_shown_only:
-            for move in left:
-                print(f"  {move.topic}-{move.index} to {', '.join(map(str, move.replicas))}")
-            return False
-        if not held:
-            return True
-        chosen = left[: max(MOVES_AT_ONCE - len(moving), 0)]
-        await administration.move(chosen)
-        asked |= dict.fromkeys(((move.topic, move.index) for move in chosen), 0)
-        if at_first - len(held) > shown:
-            shown = at_first - len(held)
-            print(f"  {shown} of {at_first} have moved", flush=True)
-        await asyncio.sleep(LOOK_SECONDS)
+    found = await admin.describe_configs([Resource(ResourceKind.TOPIC, name) for name in sorted(topics)], names=[MIN_IN_SYNC])
+    return {resource.name: int(configs[MIN_IN_SYNC].value or 1) for resource, configs in found.items() if MIN_IN_SYNC in configs}
 
 
-async def leave(administration: "Administration", node: int) -> None:
-    """Takes an empty node out of the voters, and of the brokers once it has been stopped."""
-    import asyncio
-
-    voters = await administration.remove_voter(node)
-    if voters is not None:
-        print(f"node {node} votes no more on the metadata, nodes {', '.join(map(str, voters))} do", flush=True)
-        if len(voters) % 2 == 0:
-            print(f"  {len(voters)} voters can lose no more nodes than {len(voters) - 1} can: make another node one", flush=True)
-    is_told = False
-    while True:
-        cluster = await administration.look()
-        if node not in cluster.brokers:
-            break
-        if cluster.brokers[node].is_fenced:
-            await administration.remove_voter(node)  # should it have joined again by itself
-            await administration.unregister(node)
-            break
-        if not is_told:
-            print(f"node {node} is empty: stop it now, and it is unregistered", flush=True)
-            is_told = True
-        await asyncio.sleep(LOOK_SECONDS)
-    print(f"node {node} is no part of the cluster any more")
+def state(part: "Partition", in_sync_min: int) -> str:
+    if part.leader is None:
+        return "offline"
+    return "under min ISR" if len(part.in_sync) < in_sync_min else "under-replicated"
 
 
-def size_text(size: int | None) -> str:
-    """Nothing where nobody knows."""
-    if size is None:
-        return ""
-    value, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= KIB and len(units) > 1:
-        value /= KIB
-        units.pop(0)
-    return f", {value:.1f} {units[0]}" if units[0] != "B" else f", {size} B"
+def nodes_of(cluster: "ClusterDescription", quorum: "Quorum | None", topics: "dict[str, Topic]") -> dict[str, Any]:
+    parts = [part for topic in topics.values() for part in topic.partitions]
+    voters = set(quorum.voters) if quorum else set()
+    controller = quorum.leader if quorum else cluster.controller
+    nodes: list[dict[str, Any]] = [
+        {
+            "node": broker.id,
+            "address": f"{broker.host}:{broker.port}",
+            "rack": broker.rack,
+            "state": "away" if broker.is_fenced else "up",
+            "is_broker": True,
+            "leads": sum(part.leader == broker.id for part in parts),
+            "replicas": sum(broker.id in part.replicas for part in parts),
+        }
+        for broker in cluster.brokers.values()
+    ]
+    for voter in sorted(voters - set(cluster.brokers)):
+        places = quorum.endpoints.get(voter, ()) if quorum else ()
+        address = f"{places[0].host}:{places[0].port}" if places else ""
+        nodes.append(
+            {"node": voter, "address": address, "rack": None, "state": "", "is_broker": False, "leads": 0, "replicas": 0}
+        )
+    for node in nodes:
+        node["is_controller"], node["is_voter"] = node["node"] == controller, node["node"] in voters
+    return {"cluster": cluster.id, "controller": controller, "nodes": nodes}
+
+
+def show(found: dict[str, Any]) -> None:
+    controller = "none" if found["controller"] is None else f"node {found['controller']}"
+    print(f"cluster {found['cluster']}, controller: {controller}, topics: {found['topics']}, partitions: {found['partitions']}\n")
+    rows = [
+        (
+            each["node"],
+            each["address"],
+            each["rack"] or "",
+            Cell(each["state"], GOOD if each["state"] == "up" else BAD),
+            roles(each),
+            each["leads"],
+            each["replicas"],
+        )
+        for each in found["nodes"]
+    ]
+    show_table(("node", "address", "rack", "state", "roles", "leads", "replicas"), rows, right=("node", "leads", "replicas"))
+    if not found["unhealthy"]:
+        print("\nAll partitions are healthy.")
+        return
+    print(f"\n{len(found['unhealthy'])} partitions are not healthy:\n")
+    show_table(
+        ("topic", "partition", "state", "leader", "replicas", "in sync"),
+        [
+            (
+                each["topic"],
+                each["partition"],
+                Cell(each["state"], WARNING if each["state"] == "under-replicated" else BAD),
+                "none" if each["leader"] is None else each["leader"],
+                ", ".join(map(str, each["replicas"])),
+                ", ".join(map(str, each["in_sync"])),
+            )
+            for each in found["unhealthy"]
+        ],
+        right=("partition",),
+    )
+
+
+def roles(node: dict[str, Any]) -> str:
+    names = {"broker": node["is_broker"], "controller": node["is_controller"], "voter": node["is_voter"]}
+    return ", ".join(name for name, has in names.items() if has)

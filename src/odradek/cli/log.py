@@ -1,12 +1,12 @@
 """`odradek log`: looks at the files of a log without a node."""
 
-import os
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from odradek.cli.parser import Commands, Given, complain, count
+from odradek.cli.screen import stop_quietly
 
 if TYPE_CHECKING:
     from odradek.log.dump.rows import Row
@@ -76,12 +76,6 @@ def damaged(what: str) -> bool:
     sys.stdout.flush()
     complain(what)
     return False
-
-
-def stop_quietly() -> NoReturn:
-    """Whoever read our output has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise SystemExit(1)
 
 
 def print_json(rows: "Iterator[Row]") -> bool:

@@ -36,6 +36,10 @@ class Commands:
         parser.set_defaults(run=command)
         return parser
 
+    def name(self, noun: str, text: str) -> None:
+        """A command that is listed, and not used this time."""
+        self.found.add_parser(noun, help=text.rstrip("."), description=text)
+
     def under(self, noun: str, text: str) -> "Commands":
         return Commands(self.found.add_parser(noun, help=text.rstrip("."), description=text))
 
@@ -45,6 +49,42 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is no whole number from 0 on")
     return int(text)
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    if not text.removeprefix("-").removeprefix("+").isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def moment(text: str) -> int:
+    """A time in milliseconds since 1970: such a number, or as ISO 8601 writes it, in UTC where it says no zone."""
+    if text.isdecimal():
+        return int(text)
+    from datetime import UTC, datetime
+
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no time; write 2024-05-17, 2024-05-17T09:30 or 2024-05-17T09:30+02:00") from None
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def place(text: str) -> tuple[str, list[int]]:
+    """TOPIC, or TOPIC:0,2 for some of its partitions."""
+    name, _, numbers = text.partition(":")
+    if not name:
+        raise ArgumentTypeError(f"{text!r} names no topic; write TOPIC or TOPIC:N,...")
+    return name, [count(number) for number in numbers.split(",")] if numbers else []
+
+
+def setting(text: str) -> tuple[str, str]:
+    """KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ArgumentTypeError(f"{text!r} is no setting; write KEY=VALUE")
+    return name.strip(), value.strip()
 
 
 def complain(sentence: str) -> None:

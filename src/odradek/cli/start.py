@@ -8,10 +8,9 @@ Invariants
 import gc
 import os
 import sys
-from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from odradek.cli.parser import Commands, Given, complain, fail
+from odradek.cli.parser import Commands, Given, complain, fail, setting
 
 if TYPE_CHECKING:
     from odradek.core.config.broker import BrokerConfig
@@ -113,13 +112,6 @@ def serve(broker: "BrokerConfig", path: str) -> None:
         run(broker, on_ready=ready)
     except StartFailed as error:
         fail(str(error))
-
-
-def setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise ArgumentTypeError(f"{text!r} is no setting; write KEY=VALUE")
-    return name.strip(), value.strip()
 
 
 def where(listen: str) -> dict[str, str]:

@@ -54,8 +54,8 @@ def format_storage(given: Given) -> None:
 
     from odradek.core.controller.bootstrap import new_features
     from odradek.core.metadata.features import METADATA_VERSION_MIN, RELEASES
-    from odradek.core.metadata.ids import id_bytes, id_text
     from odradek.node.format import AlreadyFormatted, format_folders, new_id
+    from odradek.wire.ids import id_bytes, id_text
 
     config = configured(given.config)
     release = given.release_version or RELEASES[-1]
@@ -118,10 +118,10 @@ def first_voters(given: Given, config: "BrokerConfig") -> "VoterSet | None":
 
 def show_storage(given: Given) -> None:
     """Show what the folders of a node are formatted as; exit status 1 when one is not."""
-    from odradek.core.metadata.ids import id_text
     from odradek.log.checkpoint import CorruptFile
     from odradek.log.disk import RealDisk
     from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
+    from odradek.wire.ids import id_text
 
     config = configured(given.config)
     is_sound = True
@@ -144,8 +144,8 @@ def show_storage(given: Given) -> None:
 
 def random_uuid(_: Given) -> None:
     """Show a new id, for a cluster or for the folder of a voter."""
-    from odradek.core.metadata.ids import id_text
     from odradek.node.format import new_id
+    from odradek.wire.ids import id_text
 
     print(id_text(new_id()))
 

@@ -1,17 +1,16 @@
 """Rows of a dump as tables for a person.
 
-Columns are as wide as the first rows need, and grow when later ones need more: nothing waits for the end of a file that may be
-large. Bytes that are no text are shown as 0x and hexadecimal digits; --json is the form that is never ambiguous.
+Bytes that are no text are shown as 0x and hexadecimal digits; --json is the form that is never ambiguous.
 """
 
 import base64
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from odradek.cli.columns import Columns
+from odradek.cli.texts import escaped, time
 from odradek.log.dump.rows import (
     Aborted,
     Batch,
@@ -28,8 +27,6 @@ from odradek.log.dump.rows import (
     TimeIndexEntry,
     Zeros,
 )
-
-ROWS_HELD = 200
 
 HEADINGS: dict[type[Row], tuple[str, ...]] = {
     Batch: ("offsets", "position", "bytes", "records", "greatest time", "epoch", "producer", "codec", "kind"),
@@ -50,8 +47,7 @@ class Tables:
     def __init__(self, write: Callable[[str], object], *, records: bool) -> None:
         self.write = write
         self.records = records
-        self.lines: list[tuple[str, ...]] = []
-        self.widths: list[int] = []
+        self.columns = Columns(write)
         self.kind: type[Row] | None = None
         self.is_first = True
 
@@ -65,22 +61,13 @@ class Tables:
             self.write(f"from byte {row.position} on {row.size} zero bytes: room set aside that is not used yet\n")
         elif not (isinstance(row, Batch) and self.records):
             if type(row) is not self.kind:
-                self.flush()
                 self.kind = type(row)
-                self.lines, self.widths = [HEADINGS[self.kind]], []
-            self.lines += cells(row)
-            if len(self.lines) > ROWS_HELD:
-                self.flush()
+                self.columns.begin(HEADINGS[self.kind])
+            self.columns.add(*cells(row))
 
     def flush(self) -> None:
         """Writes what is held."""
-        if self.lines:
-            needed = [max(map(len, column)) for column in zip(*self.lines)]
-            self.widths = [max(pair) for pair in zip(needed, self.widths)] if self.widths else needed
-            for line in self.lines:
-                text = "  ".join([cell.ljust(width) for cell, width in zip(line, self.widths)])
-                self.write(text.rstrip() + "\n")
-            self.lines = []
+        self.columns.flush()
 
 
 def heading(file: File) -> str:
@@ -157,22 +144,6 @@ def span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def time(timestamp_ms: int) -> str:
-    """A time as a person reads it, in UTC; the number where it is none."""
-    if timestamp_ms < 0:
-        return "" if timestamp_ms == -1 else str(timestamp_ms)
-    second = time_of_second(timestamp_ms // 1000)
-    return f"{second}.{timestamp_ms % 1000:03d}" if second else str(timestamp_ms)
-
-
-@lru_cache(maxsize=1024)  # neighbours share their second, and formatting one takes longer than all else of a row
-def time_of_second(second: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
 def text(value: Any) -> str:
     match value:
         case None:
@@ -185,8 +156,3 @@ def text(value: Any) -> str:
             return " ".join([name, f"v{version}", *[f"{field}={text(content)}" for field, content in fields.items()]])
         case _:
             return msgspec.json.encode(value).decode()
-
-
-def escaped(value: str) -> str:
-    """Text that stays in its line and does nothing to the terminal."""
-    return value if value.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in value)

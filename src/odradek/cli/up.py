@@ -145,11 +145,11 @@ def prepare(data: str, count: int, port: int) -> list[Node]:
 def format_new(configs: "list[BrokerConfig]") -> None:
     """Formats the folders of a new cluster: all of them get one id, and the same voters."""
     from odradek.core.controller.bootstrap import new_features
-    from odradek.core.metadata.ids import id_text
     from odradek.core.raft.voters import Voter, VoterSet
     from odradek.log.disk import RealDisk
     from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
     from odradek.node.format import AlreadyFormatted, format_folders, new_id
+    from odradek.wire.ids import id_text
 
     metas = [read_meta_properties(RealDisk(), f"{config.metadata_log_dir}/{META_PROPERTIES}") for config in configs]
     if all(metas):

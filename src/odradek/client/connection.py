@@ -9,6 +9,7 @@ Invariants
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from importlib.metadata import version as version_of
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
-from odradek.client.errors import Unreachable, known_code
+from odradek.client.errors import InvalidOption, KafkaError, Unreachable, known_code, refused
 from odradek.client.machine import Machine
 from odradek.wire.apis import API_VERSIONS, APIS
 from odradek.wire.errors import ErrorCode, ProtocolError
@@ -98,7 +99,7 @@ class Connection:
             raise Unreachable(f"{self} cannot be connected to within {timeout_ms:.0f} ms", was_sent=False) from error
         except OSError as error:
             self.close()
-            raise Unreachable(f"{self} cannot be connected to: {error.strerror or error}", was_sent=False) from error
+            raise Unreachable(f"{self} cannot be connected to: {reason_of(error)}", was_sent=False) from error
         except BaseException:
             self.close()
             raise
@@ -127,23 +128,25 @@ class Connection:
         return highest if highest in ours and highest in theirs else None
 
     def version(self, key: int, newest: int | None = None) -> int:
-        """The same, where the broker has to have one."""
+        """The same, where the broker has to have one; Refused otherwise, and waiting does not help."""
         found = self.find_version(key, newest)
         if found is None:
-            raise Unreachable(f"{self} serves no version of {APIS[key].name} that this client knows", was_sent=False)
+            reason = f"{self} serves no version of {APIS[key].name} that this client knows"
+            raise refused(ErrorCode.UNSUPPORTED_VERSION, reason)
         return found
 
     def post(
         self, request: Message, response: type[Answer], timeout_ms: float, newest: int | None = None
     ) -> "asyncio.Future[Answer]":
-        """Sends a request in the highest version that both sides know; the future is the answer, or Unreachable."""
+        """Sends a request in the highest version that both sides know; the future is the answer, or Unreachable, or what
+        `version` and `_encode` say."""
         answer: asyncio.Future[Answer] = self.loop.create_future()
         try:
             version = self.version(request.schema.key, newest)
             if self._socket is None:
                 raise Unreachable(f"the connection to {self} is closed", was_sent=False)
             buffers = self._encode(request, version)
-        except Unreachable as error:
+        except KafkaError as error:
             answer.set_exception(error)
             return answer
         name = APIS[request.schema.key].name
@@ -160,8 +163,15 @@ class Connection:
         self._send(self._encode(request, version))
 
     def _encode(self, request: Message, version: int) -> list[Any]:
+        """Refused where the broker's version lacks what the request says, InvalidOption where no version can say it."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return encode_request(request, version, self._correlation_id, self.client_id)
+        try:
+            return encode_request(request, version, self._correlation_id, self.client_id)
+        except ProtocolError as error:
+            api = APIS[request.schema.key]
+            if version == api.versions[-1]:
+                raise InvalidOption(f"{api.name} cannot be asked so: {error}") from error
+            raise refused(ErrorCode.UNSUPPORTED_VERSION, f"{self} serves {api.name} up to version {version}: {error}") from error
 
     # -- sending
 
@@ -289,6 +299,11 @@ class Connection:
                 each.answer.set_exception(Unreachable(reason or f"the connection to {self} was closed"))
                 with suppress(asyncio.CancelledError):
                     each.answer.exception()  # whoever waits hears of it; whoever does not need not
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says; asyncio has words of its own for it."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 
 def decode_answer(waiting: Waiting, frame: memoryview) -> tuple[int, Message]:

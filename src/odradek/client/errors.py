@@ -10,12 +10,14 @@
       TransactionFailed   the transaction has to be aborted; the producer can go on after that
       Closed              the client was closed
       InvalidOption       what was given cannot be (a ValueError as well)
+      SomeFailed          of many that were asked for at once, some failed: `errors` has why, `done` what became of the others
 
 Invariants
  1. Whatever leaves a client on account of the cluster is a KafkaError. Only a bug raises anything else.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from odradek.wire.errors import ErrorCode
 
@@ -124,6 +126,19 @@ class Closed(KafkaError): ...
 
 class InvalidOption(KafkaError, ValueError):
     code = ErrorCode.INVALID_CONFIG
+
+
+class SomeFailed(KafkaError):
+    """Both are by key: a topic, a partition, a group, or whatever there were many of."""
+
+    def __init__(self, errors: Mapping[Any, KafkaError], done: Mapping[Any, Any]) -> None:
+        assert errors
+        first = next(iter(errors.values()))
+        super().__init__("; ".join(dict.fromkeys(map(str, errors.values()))))
+        self.errors = errors
+        self.done = done
+        self.code = first.code
+        self.is_retriable = all(each.is_retriable for each in errors.values())
 
 
 def refused(

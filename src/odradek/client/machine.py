@@ -1,5 +1,6 @@
 """What a client has of the machine that it runs on, beside its event loop: a clock, chance, and connections."""
 
+import os
 import random
 import socket
 import time
@@ -15,6 +16,10 @@ class Machine:
 
     def wall_ms(self) -> int:
         return time.time_ns() // NS_PER_MS
+
+    def secret(self, count: int) -> bytes:
+        """Bytes that nobody can guess."""
+        return os.urandom(count)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A connection to the first address of the host that takes one."""

@@ -15,7 +15,6 @@ import msgspec
 
 from odradek.api.services import LogDir, Replica
 from odradek.core.config.broker import BrokerConfig
-from odradek.core.metadata.ids import id_text
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.checkpoint import CorruptFile
 from odradek.log.config import LogConfig
@@ -25,6 +24,7 @@ from odradek.log.meta_properties import META_PROPERTIES, MetaProperties, read_me
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folder, new_id
 from odradek.node.machine import Machine
+from odradek.wire.ids import id_text
 
 logger = logging.getLogger("odradek.folders")
 

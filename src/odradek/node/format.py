@@ -16,12 +16,12 @@ from uuid import UUID, uuid4
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.controller.bootstrap import new_features
 from odradek.core.controller.decision import Versioned
-from odradek.core.metadata.ids import id_text
 from odradek.core.raft.batches import CorruptSnapshot, SnapshotId, decode_snapshot, encode_snapshot
 from odradek.core.raft.voters import VoterSet
 from odradek.log.disk import Disk, RealDisk, replace_file
 from odradek.log.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
 from odradek.node.metadata_log import create_metadata_folder, write_snapshot
+from odradek.wire.ids import id_text
 from odradek.wire.message import Message
 
 BOOTSTRAP = "bootstrap.checkpoint"

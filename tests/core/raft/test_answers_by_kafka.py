@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from odradek.core.metadata.ids import id_bytes
 from odradek.core.raft.effects import Answer
 from odradek.core.raft.requests import METADATA_TOPIC_ID
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode
+from odradek.wire.ids import id_bytes
 from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import (
     AddRaftVoterRequest,

@@ -12,10 +12,10 @@ from odradek.core.controller.decision import Decision, Versioned
 from odradek.core.controller.replication import ReplicationRules, changes, in_elr, in_isr, leaderless
 from odradek.core.metadata.brokers import Broker
 from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
-from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import is_reserved
 from odradek.wire.errors import ErrorCode, Refused
+from odradek.wire.ids import id_text
 from odradek.wire.messages import (
     BrokerRegistrationChangeRecord,
     BrokerRegistrationRequest,

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from odradek.core.metadata.brokers import Broker, ControllerNode
 from odradek.core.metadata.delta import Delta
-from odradek.core.metadata.ids import id_text
 from odradek.core.metadata.locations import Locations
 from odradek.core.metadata.topics import Partition, Topic
+from odradek.wire.ids import id_text
 from odradek.wire.message import Message
 from odradek.wire.messages import (
     AccessControlEntryRecord,

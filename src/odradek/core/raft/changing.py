@@ -9,7 +9,6 @@ Invariants
 
 from typing import Final
 
-from odradek.core.metadata.ids import id_text
 from odradek.core.raft.batches import voters_messages
 from odradek.core.raft.effects import Ticket
 from odradek.core.raft.election import NOBODY
@@ -19,6 +18,7 @@ from odradek.core.raft.states import NEVER_MS, UNKNOWN, Leader, VoterChange
 from odradek.core.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from odradek.wire.control import ControlType
 from odradek.wire.errors import ErrorCode
+from odradek.wire.ids import id_text
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import (
     AddRaftVoterRequest,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from odradek.core.metadata.ids import id_bytes, id_text
+from odradek.wire.ids import id_bytes, id_text
 from odradek.wire.message import NIL_UUID
 
 QUORUM_STATE: Final = "quorum-state"

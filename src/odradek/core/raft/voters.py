@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from odradek.core.metadata.ids import id_bytes
+from odradek.wire.ids import id_bytes
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import VotersRecord
 
