@@ -350,8 +350,8 @@ def measure(work: str, size: int, rounds: int, count: int, address: str, port: i
 
 def main() -> None:
     if sys.argv[1:2] == ["--worker"]:
-        work, client, address, topic, size, count = sys.argv[2:]
-        print(WORK[work][client](address, topic, int(size), int(count)))
+        work, client, address, topic, bytes_each, records = sys.argv[2:]
+        print(WORK[work][client](address, topic, int(bytes_each), int(records)))
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
@@ -364,8 +364,7 @@ def main() -> None:
         server.start()
         try:
             for work in [given.only] if given.only else WORK:
-                for size in SIZES:
-                    count = given.records if size == SIZES[0] else given.records // 2
+                for size, count in zip(SIZES, (given.records, given.records // 2)):
                     measure(work, size, given.rounds, count, f"127.0.0.1:{server.port}", server.port)
         finally:
             server.stop()

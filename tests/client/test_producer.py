@@ -223,11 +223,13 @@ def test_nobody_there_is_said_in_one_line() -> None:
 
 def test_options_have_the_names_of_librdkafka_too() -> None:
     made = Producer.of({"bootstrap.servers": "a:1,b:2", "linger.ms": "7", "acks": -1, "compression.type": "zstd"})
-    assert (made.bootstrap, made.accumulator.linger_s, made.acks) == ("a:1,b:2", 0.007, -1)
+    assert (made.options.bootstrap, made.options.linger_ms, made.options.acks) == ("a:1,b:2", 7, "all")
     with pytest.raises(InvalidOption, match=r"did you mean 'linger\.ms'"):
         Producer.of({"linger.m": 7})
     with pytest.raises(InvalidOption, match="acks"):
         Producer(acks=1, idempotent=True)
+    with pytest.raises(InvalidOption, match="batch_size=0"):
+        Producer(batch_size=0)
     with pytest.raises(InvalidOption, match="compression"):
         Producer(compression="brotli")
 

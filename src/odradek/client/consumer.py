@@ -18,10 +18,10 @@ Invariants
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.client.consumer_options import PROPERTIES, Options
-from odradek.client.errors import Closed, InvalidOption
+from odradek.client.errors import Closed, Corrupt, InvalidOption
 from odradek.client.group.choice import Protocol
 from odradek.client.group.member import Wanted
 from odradek.client.holding import Callback
@@ -31,6 +31,9 @@ from odradek.client.properties import options
 from odradek.client.reader import Reader
 from odradek.client.reading import EARLIEST, LATEST
 from odradek.client.records import Batches, Committed, GroupMetadata, Record, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Place = TopicPartition | tuple[str, int]
 Pattern = str | re.Pattern[str]
@@ -168,6 +171,22 @@ class Consumer:
         more as long as they are fewer bytes than that. Positions are after them then."""
         reader = await self._started()
         return await reader.step(is_iterating=False, take=lambda: reader.handing.give_batches(max_bytes), timeout_ms=timeout_ms)
+
+    async def poll_arrow(
+        self, max_bytes: int = 8 * 1024 * 1024, timeout_ms: float = 1_000, columns: Sequence[str] | None = None
+    ) -> "pa.Table":
+        """The same as a table, without a Python object for any record: key, value, topic, partition, offset, timestamp and
+        timestampType, with headers if `columns` names them; fewer columns cost less. Empty when time is up. Needs
+        `odradek[arrow]`."""
+        from odradek.client.arrow.tables import table_of
+
+        found = await self.poll_batches(max_bytes, timeout_ms)
+        try:
+            return table_of(found, columns, is_committed=self._options.isolation == "read_committed")
+        except Corrupt:
+            for each in reversed(found):
+                self.seek(each.partition, each.offset)
+            raise
 
     # -- what is read
 

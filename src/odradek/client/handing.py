@@ -9,16 +9,17 @@ Invariants
  3. Iterating costs nothing but the next of an iterator: how far it got is looked up when somebody asks.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from operator import length_hint
+from types import MappingProxyType
 from typing import Final
 
 from odradek.client.buffer import Piece
 from odradek.client.errors import Corrupt
 from odradek.client.fetcher import Fetcher
 from odradek.client.reading import Reading
-from odradek.client.records import Batches, Record
+from odradek.client.records import Batches, Record, TopicPartition
 
 CHUNK_RECORDS_MIN: Final = 512  # that are unpacked at once, where there are so many
 
@@ -41,12 +42,12 @@ class Handing:
         self.finish()
         self._is_iterating = is_iterating
 
-    def finish(self) -> None:
-        """It is done with what it has."""
+    def finish(self, not_given: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
+        """It is done with what it has; but for what somebody who passes it on has not given, from these offsets on."""
         self.look()
         for reading, jumps in self._in_hand.items():
             if jumps == reading.jumps:
-                reading.done, reading.done_epoch = reading.given, reading.given_epoch
+                reading.done, reading.done_epoch = not_given.get(reading.place, reading.given), reading.given_epoch
         self._in_hand.clear()
 
     def give(self, count: int) -> list[Record]:

@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from odradek.client.accumulator import Accumulator
 from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery, TableDelivery
-from odradek.client.cluster import Cluster, Timing
+from odradek.client.cluster import Cluster
 from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, TransactionFailed
 from odradek.client.identity import Idempotent
 from odradek.client.lane import Lane
 from odradek.client.machine import Machine
 from odradek.client.partitioner import Partitioner
-from odradek.client.properties import Table, boolean, number, options, text
+from odradek.client.producer_options import PROPERTIES, Options
+from odradek.client.properties import options
 from odradek.client.records import Committed, Delivered, GroupMetadata, Headers, TopicPartition
 from odradek.client.sender import Sender
 from odradek.client.transaction import State, Transactions
@@ -43,35 +44,9 @@ from odradek.wire.records import encode_headers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ALL: Final = -1
-ACKS: Final = {"all": ALL, "-1": ALL, "0": 0, "1": 1}
-CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 ARROW_BATCH_BYTES: Final = 1_000_000  # a little less than a topic takes, unless it is told otherwise
 ARROW_SAMPLE_ROWS: Final = 256
 HeadersGiven = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
-
-
-def acks_of(given: Any) -> Literal["all"] | int:
-    return "all" if str(given) in ("all", "-1") else int(given)
-
-
-PROPERTIES: Final[Table] = {
-    "acks": ("acks", acks_of),
-    "request.required.acks": ("acks", acks_of),
-    "enable.idempotence": ("idempotent", boolean),
-    "transactional.id": ("transactional_id", text),
-    "transaction.timeout.ms": ("transaction_timeout_ms", number),
-    "compression.type": ("compression", text),
-    "compression.codec": ("compression", text),
-    "compression.level": ("compression_level", number),
-    "linger.ms": ("linger_ms", float),
-    "queue.buffering.max.ms": ("linger_ms", float),
-    "batch.size": ("batch_size", number),
-    "buffer.memory": ("buffer_memory", number),
-    "max.request.size": ("request_bytes_max", number),
-    "delivery.timeout.ms": ("delivery_timeout_ms", number),
-    "message.timeout.ms": ("delivery_timeout_ms", number),
-}
 
 
 class Topic:
@@ -113,35 +88,15 @@ class Producer:
         `linger_ms`: how long a record waits for others to go with it, unless a batch is full before that. `delivery_timeout_ms`:
         how long a record may take, tries and waits included; of one that took longer nobody knows whether it was written.
         """
-        if str(acks) not in ACKS:
-            raise InvalidOption(f'acks={acks!r}: it is "all", 1 or 0')
-        self.acks = ACKS[str(acks)]
-        is_idempotent = self.acks == ALL if idempotent is None else idempotent
-        if (is_idempotent or transactional_id) and self.acks != ALL:
-            raise InvalidOption(f'acks={acks!r}: idempotence and transactions need acks="all"')
-        if compression != "auto" and compression not in CODECS:
-            raise InvalidOption(f"compression={compression!r}: it is auto, {', '.join(CODECS)}")
-        self.bootstrap, self.client_id, self.machine = bootstrap, client_id, machine
-        self.timing = Timing(
-            request_timeout_ms=request_timeout_ms,
-            default_timeout_ms=default_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-        )
-        self.codec = None if compression == "auto" else CODECS[compression]
-        self.compression_level = compression_level
-        self.transactional_id = transactional_id
-        self.transaction_timeout_ms = transaction_timeout_ms
-        self.request_bytes_max = request_bytes_max
-        self.is_idempotent = is_idempotent or transactional_id is not None
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self.options = chosen = Options(**given)
+        chosen.check()
         self.accumulator = Accumulator(
             batch_size=batch_size,
             buffer_memory=buffer_memory,
             linger_s=linger_ms / 1000,
             delivery_timeout_s=delivery_timeout_ms / 1000,
-            is_idempotent=self.is_idempotent,
+            is_idempotent=chosen.is_idempotent,
         )
         self.transactions: Transactions | None = None
         self.identity: Transactions | Idempotent | None = None
@@ -161,14 +116,15 @@ class Producer:
     async def start(self) -> None:
         """Connects to the cluster; `async with` does it. KafkaError when nobody is there."""
         assert self._cluster is None, "it has been started"
+        chosen = self.options
         cluster = self._cluster = Cluster(
-            self.bootstrap, client_id=self.client_id, timing=self.timing, machine=self.machine, auto_creates=True
+            chosen.bootstrap, client_id=chosen.client_id, timing=chosen.timing(), machine=chosen.machine, auto_creates=True
         )
         self.wall_ms, self.now_s = cluster.machine.wall_ms, cluster.loop.time
-        if self.transactional_id is not None:
-            self.transactions = Transactions(cluster, self.transactional_id, self.transaction_timeout_ms, self._wake)
+        if chosen.transactional_id is not None:
+            self.transactions = Transactions(cluster, chosen.transactional_id, chosen.transaction_timeout_ms, self._wake)
         identity = self.transactions or (
-            Idempotent(cluster, self._wake, self.accumulator.drop_unsent) if self.is_idempotent else None
+            Idempotent(cluster, self._wake, self.accumulator.drop_unsent) if chosen.is_idempotent else None
         )
         self.identity = identity
         self._sender = Sender(
@@ -176,8 +132,8 @@ class Producer:
             self.accumulator,
             identity,
             self._compression,
-            acks=self.acks,
-            request_bytes_max=self.request_bytes_max,
+            acks=chosen.acks_number,
+            request_bytes_max=chosen.request_bytes_max,
             on_room=self._let_in,
         )
         cluster.on_metadata.append(self._learn)
@@ -268,7 +224,7 @@ class Producer:
             now_ms=self.wall_ms(),
             batch_size=ARROW_BATCH_BYTES,
             codec=self._arrow_codec(topic, table),
-            level=self.compression_level,
+            level=self.options.compression_level,
             turns=partitioner.candidates,
             keyless_rows=found.keyless_rows,
         )
@@ -283,8 +239,8 @@ class Producer:
 
     def _arrow_codec(self, topic: str, table: "pa.Table | pa.RecordBatch") -> Codec:
         """What was asked for, or whether lz4 pays for the first rows."""
-        if self.codec is not None:
-            return self.codec
+        if self.options.codec is not None:
+            return self.options.codec
         from odradek.client.arrow.encode import encode
 
         sample = next(encode(table[:ARROW_SAMPLE_ROWS], 1, now_ms=0).batches, None)
@@ -407,7 +363,7 @@ class Producer:
     async def abort_transaction(self) -> None:
         """As far as that is possible: whoever was fenced has nothing to abort."""
         transactions = self._transactional
-        given_up = TransactionFailed("the transaction was aborted", transactional_id=self.transactional_id)
+        given_up = TransactionFailed("the transaction was aborted", transactional_id=self.options.transactional_id)
         while self.accumulator.active:
             self.accumulator.drop_unsent(given_up)
             await self._sender.quiet()
@@ -442,7 +398,7 @@ class Producer:
     def _compression(self, topic: str) -> Compression:
         found = self._compressions.get(topic)
         if found is None:
-            found = self._compressions[topic] = Compression(self.codec, self.compression_level)
+            found = self._compressions[topic] = Compression(self.options.codec, self.options.compression_level)
         return found
 
     async def close(self, *, is_hasty: bool = False) -> None:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from odradek.client.errors import Closed
+
 Result = TypeVar("Result")
 
 
@@ -19,6 +21,10 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_open(self) -> bool:
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -27,9 +33,9 @@ class Background:
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Has the loop do something, and waits for it. Not for the loop's own thread."""
         assert threading.current_thread() is not self._thread, "the loop would wait for itself"
-        if not self._thread.is_alive():
+        if not self.is_open:
             work.close()
-            raise RuntimeError("it has been closed")
+            raise Closed("it was closed")
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
@@ -38,6 +44,6 @@ class Background:
             raise
 
     def close(self) -> None:
-        if self._thread.is_alive():
+        if self.is_open:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()

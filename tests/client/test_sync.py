@@ -1,0 +1,114 @@
+"""The client for programs with threads, on a node of ours and on Apache Kafka."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+
+from odradek.client.admin import NewTopic
+from odradek.client.errors import Closed, InvalidOption, Refused, TimedOut
+from odradek.client.records import TopicPartition
+from odradek.sync import Admin, Consumer, Producer
+from odradek.wire.errors import ErrorCode
+from tests.kafka.broker import Broker
+from tools.sync_stubs import STUBS, stubs
+
+
+def test_the_stub_says_what_the_classes_for_asyncio_take_and_give() -> None:
+    assert STUBS.read_text(encoding="utf-8") == stubs(), "run python -m tools.sync_stubs"
+
+
+def test_what_several_threads_send_is_read_in_the_order_of_each(server: Broker, name: str) -> None:
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1)])
+
+    with Producer(server.bootstrap, batch_size=1_000) as producer:
+
+        def send(writer: int) -> None:
+            for number in range(500):
+                producer.send(name, f"{writer} {number}")
+
+        threads = [threading.Thread(target=send, args=(writer,)) for writer in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found: dict[str, list[int]] = {}
+    with Consumer(name, bootstrap=server.bootstrap) as consumer:
+        for count, record in enumerate(consumer, 1):
+            assert record.value is not None
+            writer, _, number = record.value.decode().partition(" ")
+            found.setdefault(writer, []).append(int(number))
+            if count == 2_000:
+                break
+    assert found == {str(writer): [*range(500)] for writer in range(4)}
+
+
+def test_a_record_that_is_refused_is_told_to_who_asks(server: Broker, name: str) -> None:
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1, configs={"max.message.bytes": "1000"})])
+    with Producer(server.bootstrap, compression="none") as producer:
+        assert producer.deliver(name, b"small").offset == 0
+        with pytest.raises(Refused) as caught:
+            producer.send(name, bytes(3_000)).result()
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        with pytest.raises(TypeError):
+            producer.send(name, b"", headers=[("name", 7)]).result()  # type: ignore[list-item]
+    with pytest.raises(Closed):
+        producer.send(name, b"late")
+
+
+def test_transactions_are_seen_as_a_whole_or_never(server: Broker, name: str) -> None:
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1)])
+    with Producer(server.bootstrap, transactional_id=name) as producer:
+        with producer.transaction():
+            producer.send(name, b"kept")
+            producer.send_offsets({TopicPartition(name, 0): 17}, f"{name}-group")
+        with suppress(ZeroDivisionError), producer.transaction():
+            producer.send(name, b"dropped")
+            raise ZeroDivisionError
+        with producer.transaction():
+            producer.send(name, b"kept too")
+        with pytest.raises(InvalidOption):
+            producer.send(name, b"outside").result()
+    with Consumer(name, bootstrap=server.bootstrap, group=f"{name}-other", auto_commit=False) as consumer:
+        assert [next(consumer).value, next(consumer).value] == [b"kept", b"kept too"]
+    with Admin(server.bootstrap) as admin:
+        found = admin.list_group_offsets([f"{name}-group"])[f"{name}-group"]
+        assert [each.offset for each in found.values()] == [17]
+
+
+def test_what_an_iteration_has_not_given_is_not_committed(server: Broker, name: str) -> None:
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1)])
+    with Producer(server.bootstrap) as producer:
+        for number in range(100):
+            producer.send(name, str(number))
+    with Consumer(name, bootstrap=server.bootstrap, group=name) as consumer:
+        assert [next(consumer).value for _ in range(10)] == [str(number).encode() for number in range(10)]
+        consumer.commit()
+        assert [each.offset for each in consumer.committed().values()] == [10]
+        assert [each.value for each in consumer.poll(5)] == [str(number).encode() for number in range(10, 15)]
+        assert next(consumer).value == b"15"
+    with Consumer(name, bootstrap=server.bootstrap, group=name) as consumer:
+        assert next(consumer).value == b"16"
+
+
+def test_an_error_in_the_program_leaves_its_last_records_to_be_read_again(server: Broker, name: str) -> None:
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1)])
+    with Producer(server.bootstrap) as producer:
+        producer.send(name, "first")
+    with suppress(ZeroDivisionError), Consumer(name, bootstrap=server.bootstrap, group=name) as consumer:
+        assert next(consumer).value == b"first"
+        raise ZeroDivisionError
+    with Consumer(name, bootstrap=server.bootstrap, group=name) as consumer:
+        assert next(consumer).value == b"first"
+
+
+def test_nobody_there_is_said_where_the_client_is_made() -> None:
+    with pytest.raises(TimedOut):
+        Producer("127.0.0.1:1", default_timeout_ms=100)
+    with pytest.raises(TimedOut):
+        Consumer("t", bootstrap="127.0.0.1:1", default_timeout_ms=100)
