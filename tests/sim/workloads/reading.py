@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.fetcher import UNKNOWN, Taste
+from tests.sim.clients.library_reader import LibraryReader
 from tests.sim.clients.offsets import EARLIEST, LATEST, list_offset
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
@@ -35,6 +36,23 @@ async def read(program: Program, stage: Stage) -> None:
         stage.count("polls of readers")
     stage.count("records by readers", reader.fetcher.records_read)
     reader.close()
+
+
+async def read_by_library(program: Program, stage: Stage) -> None:
+    """The same with `odradek.Consumer`, from the begin of its partitions each time."""
+    await stage.set_up()
+    chance = program.chance
+    reader = LibraryReader(program, chance, f"rack-{chance.randrange(RACKS)}")
+    await reader.start()
+    while not stage.is_finishing:
+        if not reader.places or chance.random() < ASSIGNED_ANEW:
+            places = [Place(topic.name, index) for topic in stage.topics.values() for index in range(topic.partitions)]
+            await reader.assign(*sorted(chance.sample(places, min(len(places), chance.randint(1, PARTITIONS_MAX)))))
+        if not await reader.poll():
+            await stage.pause(IDLE_SECONDS)
+        stage.count("polls of readers")
+    stage.count("records by readers", reader.records_read)
+    await reader.close()
 
 
 async def seek(reader: Reader, place: Place) -> None:

@@ -24,7 +24,7 @@ from tests.sim.workloads.grouping import belong, witness
 from tests.sim.workloads.plan import make_plan
 from tests.sim.workloads.probing import probe
 from tests.sim.workloads.profile import Profile
-from tests.sim.workloads.reading import read
+from tests.sim.workloads.reading import read, read_by_library
 from tests.sim.workloads.stage import Stage
 from tests.sim.workloads.transacting import transact
 from tests.sim.workloads.writing import write
@@ -54,7 +54,7 @@ class Workload:
             stage.writing[f"transactor-{number}"] = True
             self._start(f"transactor-{number}", transact, Era.chosen(random.Random(0), profile.era) if profile.era else None)
         for number in range(1, profile.readers + 1):
-            self._start(f"reader-{number}", read)
+            self._start(f"reader-{number}", read_by_library if profile.uses_library else read)
         for number in range(1, profile.electors + 1):
             self._start(f"elector-{number}", elect)
         for number in range(1, profile.probers + 1):
