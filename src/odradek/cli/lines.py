@@ -42,6 +42,7 @@ async def read(descriptor: int) -> bytes:
     try:
         loop.add_reader(descriptor, readable)
     except PermissionError:  # a file has always something to read
+        await asyncio.sleep(0)
         return os.read(descriptor, PIECE_BYTES)
     try:
         return await found
