@@ -1,5 +1,6 @@
 """What the README shows works as it stands there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,23 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
         there = program.replace("127.0.0.1:9092", f"127.0.0.1:{node.port}")
         done = subprocess.run([sys.executable, "-c", there], capture_output=True, text=True, check=True)
     assert done.stdout == "b'me' b'hello'\n"
+
+
+def test_the_first_minute_is_true(tmp_path: Path) -> None:
+    text = README.read_text().partition("## The first minute")[2]
+    (commands,) = re.findall(r"```\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
+    program = f"{sys.executable} {Path(sys.executable).with_name('odradek')}"
+    shown = []
+    with started(tmp_path / "data") as node:
+        for line in commands.strip().splitlines():
+            there = line.replace(".venv/bin/odradek", program)
+            environment = {**os.environ, "ODRADEK_BOOTSTRAP": f"127.0.0.1:{node.port}"}
+            done = subprocess.run(there, shell=True, capture_output=True, text=True, check=True, env=environment)
+            shown.append(done.stdout)
+    made, _, records, _, group = shown
+    assert made == "topic greetings is created: 3 partitions, 1 copy\n"
+    assert sorted(line.split()[4:] for line in records.splitlines()[1:]) == [["me", "hello"], ["you", "good", "morning"]]
+    assert group.startswith("group readers: Empty, consumer, 1 record behind\n")
 
 
 def test_the_readme_has_two_set_up_commands() -> None:

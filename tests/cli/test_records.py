@@ -1,15 +1,20 @@
 """`odradek produce` and `odradek consume` as a person uses them, on a node and on Apache Kafka."""
 
+import asyncio
 import json
 import os
 import pty
 import signal
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from odradek.cli.consume import show_records
+from odradek.client.consumer import Consumer
+from odradek.client.records import TopicPartition
 from tests.cli.program import command, odradek
 from tests.clients.confluent import create, fill, read
 from tests.clients.confluent_transactor import ConfluentClient
@@ -131,6 +136,21 @@ def test_records_are_shown_from_where_one_says(server: Broker, name: str) -> Non
     table = odradek("consume", name, "--from-offset", "9", *at).stdout.splitlines()
     assert table[0].split() == ["partition", "offset", "time", "key", "headers", "value"]
     assert (table[1].split()[:2], table[1].split()[-2:]) == (["0", "9"], ["2", "9"])
+
+
+def test_it_ends_where_the_topic_ended_when_it_began(node: Broker, name: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    made(node, name)
+    fill(node.bootstrap, name, 3)
+
+    async def run() -> None:
+        place = TopicPartition(name, 0)
+        async with Consumer(bootstrap=node.bootstrap) as consumer:
+            await consumer.assign({place: 0})
+            fill(node.bootstrap, name, 5)  # after the end was looked at
+            await show_records(consumer, Namespace(format="raw", limit=None, group=None), {place: 3})
+
+    asyncio.run(run())
+    assert capsysbinary.readouterr().out == b"0\n1\n2\n"
 
 
 def test_it_ends_behind_a_transaction_too(server: Broker, name: str) -> None:

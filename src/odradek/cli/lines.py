@@ -24,22 +24,27 @@ async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
 
 
 async def pieces(descriptor: int) -> AsyncIterator[bytes]:
+    while piece := await read(descriptor):
+        yield piece
+
+
+async def read(descriptor: int) -> bytes:
+    """What is there, as soon as there is something; nothing at the end."""
     loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
+    found: asyncio.Future[bytes] = loop.create_future()
+
+    def readable() -> None:
+        """Reads while it is sure that this does not wait."""
+        loop.remove_reader(descriptor)
+        if not found.done():
+            found.set_result(os.read(descriptor, PIECE_BYTES))
+
     try:
-        loop.add_reader(descriptor, readable.set)
+        loop.add_reader(descriptor, readable)
     except PermissionError:  # a file has always something to read
-        while piece := os.read(descriptor, PIECE_BYTES):
-            yield piece
-            await asyncio.sleep(0)
-        return
+        await asyncio.sleep(0)
+        return os.read(descriptor, PIECE_BYTES)
     try:
-        while True:
-            await readable.wait()
-            readable.clear()
-            piece = os.read(descriptor, PIECE_BYTES)
-            if not piece:
-                return
-            yield piece
+        return await found
     finally:
         loop.remove_reader(descriptor)

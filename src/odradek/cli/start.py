@@ -28,7 +28,11 @@ Odradek serves Kafka clients.
 
 To try it, in another terminal:
 
-  echo 'hello' | kcat -b {address} -P -t greetings
+  export ODRADEK_BOOTSTRAP={address}
+  odradek topic create greetings
+  echo 'hello' | odradek produce greetings
+  odradek consume greetings --from-beginning
+
   kcat -b {address} -C -t greetings
 
   kafka-console-producer.sh --bootstrap-server {address} --topic greetings

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from odradek.client.admin import Admin, NewTopic
 from odradek.client.errors import KafkaError
 from odradek.client.records import TopicPartition
-from tests.kafka.broker import Broker
 
 SECONDS_MAX = 60.0
 PAUSE_SECONDS = 0.02
@@ -15,7 +14,12 @@ PAUSE_SECONDS = 0.02
 Result = TypeVar("Result")
 
 
-def administer(server: Broker, scenario: Callable[[Admin], Awaitable[Result]], **options: Any) -> Result:
+class Served(Protocol):
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def administer(server: Served, scenario: Callable[[Admin], Awaitable[Result]], **options: Any) -> Result:
     async def run() -> Result:
         async with Admin(server.bootstrap, **options) as admin:
             return await scenario(admin)
