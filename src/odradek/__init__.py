@@ -3,8 +3,7 @@
 from odradek import Admin, Consumer, Producer      # for asyncio; odradek.sync has the same three for threads
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.consumer import Consumer
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin", "Consumer", "Producer"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Imported when it is asked for: a node does not need a client."""
     from importlib import import_module
 

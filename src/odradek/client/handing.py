@@ -53,7 +53,14 @@ class Handing:
     def give(self, count: int) -> list[Record]:
         """The records of a step: as many as are there, up to so many."""
         given: list[Record] = []
-        while len(given) < count and (length_hint(self.coming) or self.prepare(count - len(given))):
+        while len(given) < count:
+            try:
+                if not length_hint(self.coming) and not self.prepare(count - len(given)):
+                    break
+            except Corrupt:
+                if given:  # what was taken is given, and the next step comes to this again
+                    break
+                raise
             given += islice(self.coming, count - len(given))
             self.look()
         return given
@@ -72,6 +79,8 @@ class Handing:
                 found = piece.unpacking.rest()
             except Corrupt:
                 self.fetcher.fetch_again(reading)
+                if given:
+                    break
                 raise
             if found.records:
                 given.append(found)

@@ -9,7 +9,7 @@ import random
 from typing import Any, Final, cast
 
 from odradek.client.consumer import Consumer
-from odradek.client.errors import KafkaError, NoOffset
+from odradek.client.errors import KafkaError
 from odradek.client.machine import Machine
 from odradek.client.reading import Reading
 from tests.checker import history
@@ -57,9 +57,14 @@ class LibraryReader:
                 return
 
     async def assign(self, *places: Place) -> None:
-        """From now on these, from their begin."""
+        """From now on these, from their begin; or nothing, when one of them is not to be found."""
         program = self.program
-        await self.consumer.assign([(place.topic, place.index) for place in places])
+        try:
+            await self.consumer.assign([(place.topic, place.index) for place in places])
+        except KafkaError:
+            self.places = []
+            await asyncio.sleep(PAUSE_SECONDS)
+            return
         self.places = [*places]
         self._jumps.clear()
         fresh = [history.Position(place.topic, place.index) for place in places]
@@ -70,8 +75,6 @@ class LibraryReader:
         program.tell(history.PollBegun(program.at_ms, program.name))
         try:
             records = await self.consumer.poll(timeout_ms=POLL_MS)
-        except NoOffset:
-            raise
         except KafkaError:
             records = []
             await asyncio.sleep(PAUSE_SECONDS)

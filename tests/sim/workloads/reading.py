@@ -48,7 +48,7 @@ async def read_by_library(program: Program, stage: Stage) -> None:
         if not reader.places or chance.random() < ASSIGNED_ANEW:
             places = [Place(topic.name, index) for topic in stage.topics.values() for index in range(topic.partitions)]
             await reader.assign(*sorted(chance.sample(places, min(len(places), chance.randint(1, PARTITIONS_MAX)))))
-        if not await reader.poll():
+        if not reader.places or not await reader.poll():
             await stage.pause(IDLE_SECONDS)
         stage.count("polls of readers")
     stage.count("records by readers", reader.records_read)
