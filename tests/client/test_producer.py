@@ -10,9 +10,10 @@ from confluent_kafka import Message
 
 from odradek.client.errors import InvalidOption, KafkaError, Refused, TimedOut
 from odradek.client.producer import Producer
-from odradek.client.records import NO_OFFSET
+from odradek.client.records import NO_OFFSET, TopicPartition
 from odradek.wire.errors import ErrorCode
 from tests.clients.confluent import create, read
+from tests.clients.transactions import settled
 from tests.cluster.cluster import Cluster
 from tests.kafka.broker import Broker
 
@@ -211,6 +212,58 @@ def test_whoever_stops_waiting_for_a_delivery_leaves_it_to_others(server: Broker
             assert first.cancelled()
 
     run(work())
+
+
+def test_a_send_that_is_cancelled_anywhere_leaves_the_producer_usable(server: Broker, name: str) -> None:
+    create(server.bootstrap, name)
+
+    async def work() -> int:
+        async with Producer(server.bootstrap, linger_ms=0, batch_size=300, buffer_memory=1_000, compression="none") as producer:
+            cancelled = 0
+            for steps in range(60):
+                task = asyncio.create_task(producer.deliver(name, f"try {steps}" + "." * 200))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                cancelled += task.cancel()
+                await asyncio.wait([task])
+                await producer.deliver(name, f"after {steps}")
+            return cancelled
+
+    assert run(work()) > 10
+    found = [(message.value() or b"").decode().rstrip(".") for message in read(server.bootstrap, name, 60)]
+    wanted = [f"after {steps}" for steps in range(60)]
+    assert [each for each in found if each.startswith("after")] == wanted[: sum(each.startswith("after") for each in found)]
+    assert len(set(found)) == len(found)
+
+
+def test_a_transaction_that_is_cancelled_anywhere_is_aborted_and_the_next_one_is_not(server: Broker, name: str) -> None:
+    create(server.bootstrap, name)
+
+    async def transact(producer: Producer, value: str) -> None:
+        async with producer.transaction():
+            await producer.deliver(name, value)
+            await producer.send_offsets({TopicPartition(name, 0): 1}, name)
+
+    async def work() -> list[bool]:
+        async with Producer(server.bootstrap, transactional_id=name, linger_ms=0, **PATIENT) as producer:
+            were_cancelled = []
+            for steps in range(0, 60, 3):
+                task = asyncio.create_task(transact(producer, f"try {steps}"))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                were_cancelled.append(task.cancelled())
+                await transact(producer, f"after {steps}")
+            return were_cancelled
+
+    were_cancelled = run(work())
+    assert any(were_cancelled)
+    tries = {f"try {steps}": was for steps, was in zip(range(0, 60, 3), were_cancelled)}
+    committed = {f"after {steps}" for steps in range(0, 60, 3)} | {each for each, was in tries.items() if not was}
+    (found,) = settled(server.bootstrap, name, 1)
+    assert len(set(found)) == len(found)
+    assert committed <= set(found) <= committed | tries.keys()  # one that was cancelled while it was committed may be there
 
 
 def test_nobody_there_is_said_in_one_line() -> None:
