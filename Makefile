@@ -74,6 +74,8 @@ bench: install kafka
 	PYTHONPATH=. $(BIN)/python bench/broker.py
 	PYTHONPATH=. $(BIN)/python bench/cluster.py
 	PYTHONPATH=. $(BIN)/python bench/transactions.py
+	PYTHONPATH=. $(BIN)/python bench/arrow.py
+	PYTHONPATH=. $(BIN)/python bench/client.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
