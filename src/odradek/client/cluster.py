@@ -17,6 +17,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from odradek.client.backoff import Backoff
 from odradek.client.connection import Connection
 from odradek.client.errors import Closed, InvalidOption, KafkaError, TimedOut, Unreachable, refused
@@ -42,26 +44,21 @@ Answer = TypeVar("Answer", bound=Message)
 Address = tuple[str, int]
 
 
-class Timing:
-    """How long things may take."""
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How long things may take: `request_timeout_ms` is for one request to one broker, `default_timeout_ms` for a call with all
+    its tries."""
 
-    def __init__(
-        self,
-        *,
-        request_timeout_ms: int = 30_000,
-        default_timeout_ms: int = 60_000,
-        connect_timeout_ms: int = 10_000,
-        retry_backoff_ms: int = 50,
-        retry_backoff_max_ms: int = 1_000,
-        metadata_max_age_ms: int = 300_000,
-    ) -> None:
-        """`request_timeout_ms` is for one request to one broker, `default_timeout_ms` for a call with all its tries."""
-        self.request_timeout_ms = request_timeout_ms
-        self.default_timeout_ms = default_timeout_ms
-        self.connect_timeout_ms = connect_timeout_ms
-        self.retry_backoff_ms = retry_backoff_ms
-        self.retry_backoff_max_ms = retry_backoff_max_ms
-        self.metadata_max_age_ms = metadata_max_age_ms
+    request_timeout_ms: int = 30_000
+    default_timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+    @classmethod
+    def of(cls, options: object) -> "Timing":
+        """That of options with the same names."""
+        return cls(**{name: getattr(options, name) for name in cls.__struct_fields__})
 
 
 class Cluster:

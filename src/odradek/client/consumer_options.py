@@ -63,14 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine | None
 
     def timing(self) -> Timing:
-        return Timing(
-            request_timeout_ms=self.request_timeout_ms,
-            default_timeout_ms=self.default_timeout_ms,
-            connect_timeout_ms=self.connect_timeout_ms,
-            retry_backoff_ms=self.retry_backoff_ms,
-            retry_backoff_max_ms=self.retry_backoff_max_ms,
-            metadata_max_age_ms=self.metadata_max_age_ms,
-        )
+        return Timing.of(self)
 
     def taste(self) -> Taste:
         return Taste(

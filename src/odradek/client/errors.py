@@ -17,7 +17,7 @@ Invariants
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from odradek.wire.errors import ErrorCode
 
@@ -32,29 +32,30 @@ FENCING: Final = frozenset(
 )
 
 
+class About(TypedDict, total=False):
+    """What an error concerns, as far as it concerns one."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    group: str | None
+    transactional_id: str | None
+
+
 class KafkaError(Exception):
     """Says what it concerns, as far as it concerns one: a topic, a partition and offset, a group, a transactional id."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
     is_retriable = False  # the same call may succeed later; for a record: it may have been written nevertheless
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        offset: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-    ) -> None:
+    def __init__(self, message: str, **about: Unpack[About]) -> None:
         super().__init__(message)
         self.message = message
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.group = group
-        self.transactional_id = transactional_id
+        self.topic = about.get("topic")
+        self.partition = about.get("partition")
+        self.offset = about.get("offset")
+        self.group = about.get("group")
+        self.transactional_id = about.get("transactional_id")
 
 
 class Unreachable(KafkaError):
@@ -76,28 +77,12 @@ class TimedOut(KafkaError):
 
 
 class Refused(KafkaError):
-    def __init__(
-        self,
-        code: ErrorCode,
-        message: str | None = None,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        offset: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-    ) -> None:
+    def __init__(self, code: ErrorCode, message: str | None = None, **about: Unpack[About]) -> None:
+        topic, partition = about.get("topic"), about.get("partition")
         place = f"{topic}-{partition}" if partition is not None else topic
-        about = place or group or transactional_id
+        what = place or about.get("group") or about.get("transactional_id")
         said = f"{code.name}: {message}" if message else code.name
-        super().__init__(
-            f"{about}: {said}" if about else said,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            group=group,
-            transactional_id=transactional_id,
-        )
+        super().__init__(f"{what}: {said}" if what else said, **about)
         self.code = code
         self.is_retriable = code.retriable
 
@@ -141,19 +126,10 @@ class SomeFailed(KafkaError):
         self.is_retriable = all(each.is_retriable for each in errors.values())
 
 
-def refused(
-    code: int,
-    message: str | None = None,
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    group: str | None = None,
-    transactional_id: str | None = None,
-) -> Refused:
+def refused(code: int, message: str | None = None, **about: Unpack[About]) -> Refused:
     """The error of a code that was answered."""
     known = known_code(code)
-    kind = Fenced if known in FENCING else Refused
-    return kind(known, message, topic=topic, partition=partition, group=group, transactional_id=transactional_id)
+    return (Fenced if known in FENCING else Refused)(known, message, **about)
 
 
 def known_code(code: int) -> ErrorCode:

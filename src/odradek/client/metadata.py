@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from odradek.client.errors import known_code
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import MetadataResponse
 
@@ -65,7 +66,7 @@ class Metadata:
             if name is None:
                 continue
             if topic.error_code:
-                self.errors[name] = ErrorCode(topic.error_code)
+                self.errors[name] = known_code(topic.error_code)
                 if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                     self._forget(name)
                 continue
