@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from odradek.client.errors import InvalidOption, KafkaError, Refused, TimedOut
+from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, TimedOut, TransactionFailed
 from odradek.client.producer import Producer
 from odradek.client.records import NO_OFFSET, TopicPartition
 from odradek.wire.errors import ErrorCode
@@ -264,6 +264,56 @@ def test_a_transaction_that_is_cancelled_anywhere_is_aborted_and_the_next_one_is
     (found,) = settled(server.bootstrap, name, 1)
     assert len(set(found)) == len(found)
     assert committed <= set(found) <= committed | tries.keys()  # one that was cancelled while it was committed may be there
+
+
+def test_a_transaction_of_which_a_record_failed_is_not_committed_and_the_next_one_is(server: Broker, name: str) -> None:
+    create(server.bootstrap, name, 2, max_message_bytes="2000")
+
+    async def work() -> None:
+        async with Producer(server.bootstrap, transactional_id=name, compression="none", batch_size=500) as producer:
+            await producer.begin_transaction()
+            await producer.deliver(name, b"of the first", partition=0)
+            await producer.send(name, bytes(5_000), partition=1)
+            for number in range(50):
+                await producer.send(name, b"%d" % number + bytes(400), partition=1)
+            with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
+                await producer.commit_transaction()
+            with pytest.raises(TransactionFailed):
+                await producer.send(name, b"more")
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(name, b"of the second", partition=0)
+                await producer.send(name, b"of the second", partition=1)
+
+    run(work())
+    assert settled(server.bootstrap, name, 2) == [["of the second"], ["of the second"]]
+
+
+def test_after_its_end_a_producer_takes_nothing(server: Broker, name: str) -> None:
+    create(server.bootstrap, name)
+
+    async def work() -> None:
+        async with Producer(server.bootstrap) as producer:
+            await producer.send(name, b"")
+        with pytest.raises(Closed):
+            await producer.send(name, b"")
+        with pytest.raises(Closed):
+            await Producer(server.bootstrap).send(name, b"")
+
+    run(work())
+
+
+def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(server: Broker, name: str) -> None:
+    create(server.bootstrap, name)
+
+    async def work() -> None:
+        async with Producer(server.bootstrap) as producer:
+            sent = await producer.send(name, b"")
+            with pytest.raises(TimedOut):
+                await producer.flush(timeout_ms=0)
+            assert (await sent).offset == 0
+
+    run(work())
 
 
 def test_nobody_there_is_said_in_one_line() -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from odradek.client.accumulator import Accumulator
 from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery, TableDelivery
 from odradek.client.cluster import Cluster
-from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, TransactionFailed
+from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, TimedOut, TransactionFailed
 from odradek.client.identity import Idempotent
 from odradek.client.lane import Lane
 from odradek.client.machine import Machine
@@ -122,7 +122,13 @@ class Producer:
         )
         self.wall_ms, self.now_s = cluster.machine.wall_ms, cluster.loop.time
         if chosen.transactional_id is not None:
-            self.transactions = Transactions(cluster, chosen.transactional_id, chosen.transaction_timeout_ms, self._wake)
+            self.transactions = Transactions(
+                cluster,
+                chosen.transactional_id,
+                chosen.transaction_timeout_ms,
+                self._wake,
+                self.accumulator.drop_unsent,
+            )
         identity = self.transactions or (
             Idempotent(cluster, self._wake, self.accumulator.drop_unsent) if chosen.is_idempotent else None
         )
@@ -164,6 +170,8 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Takes a record on its way, once there is room for it. What it gives can be awaited: where the record is."""
+        if self.is_closed:
+            raise Closed("the producer was closed")
         if self.transactions is not None:
             self.transactions.check()
         found = self._topics.get(topic) or await self._topic(topic)
@@ -332,6 +340,8 @@ class Producer:
                     for batch in [*lane.in_flight, *lane.queue]:
                         self._sender.wake()
                         await batch.wait()
+        except TimeoutError:
+            raise TimedOut(f"not everything was written within {timeout_ms:.0f} ms; it is still on its way") from None
         finally:
             self._flushing -= 1
             self._let_in()

@@ -60,8 +60,17 @@ class State(Enum):
 
 
 class Transactions:
-    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        timeout_ms: int,
+        wake: Callable[[], None],
+        give_up: Callable[[KafkaError], None],
+    ) -> None:
+        """`give_up` is told when nothing more of the transaction is to be sent."""
         self.cluster = cluster
+        self.give_up = give_up
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
         self.wake = wake
@@ -107,11 +116,19 @@ class Transactions:
         self._fail(error)
 
     def _fail(self, error: KafkaError) -> None:
+        is_open = self.state is State.OPEN
         if isinstance(error, Fenced) or error.code in FATAL:
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
             self.state = State.FAILED
+        if is_open:
+            self.cluster.loop.call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        """What has not been sent never will be: nobody need wait for it."""
+        if self.state in (State.FAILED, State.FENCED):
+            self.give_up(self.failure())
 
     def check(self) -> None:
         """Raises when no record may be sent now."""
