@@ -1,23 +1,20 @@
-"""What the client is tried on: a node of ours, and Apache Kafka; and a cluster of three nodes."""
+"""What the client is tried on: a cluster of three nodes of ours, and Apache Kafka; and such a cluster whose nodes are killed."""
 
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.server import Node
+from tests.client.servers import Server, serving
 from tests.cluster.cluster import Cluster, running
-from tests.kafka.broker import Broker
 
 NAME_CHARACTERS_MAX = 120
 
 
-@pytest.fixture(scope="module", params=["odradek", "kafka"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture(scope="module", params=["three", "kafka"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """What the scenarios of a file talk to. SETTINGS in the file are added to its configuration."""
-    kind = Node if request.param == "odradek" else Broker
-    made = kind(tmp_path_factory.mktemp("server"), **getattr(request.module, "SETTINGS", {}))
-    with made.running():
+    with serving(request.param, tmp_path_factory.mktemp("server"), **getattr(request.module, "SETTINGS", {})) as made:
         yield made
 
 

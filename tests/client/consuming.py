@@ -8,8 +8,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from odradek.client.consumer import Consumer
 from odradek.client.records import Record
+from tests.client.servers import Server
 from tests.clients.confluent import consuming as confluent_consuming
-from tests.kafka.broker import Broker
 
 SECONDS_MAX = 60.0
 QUICK: dict[str, Any] = {
@@ -35,7 +35,7 @@ def run(story: Coroutine[Any, Any, Any], seconds_max: float = SECONDS_MAX) -> An
     return asyncio.run(asyncio.wait_for(story, seconds_max))
 
 
-def consumer(server: Broker | str, *topics: str, **options: Any) -> Consumer:
+def consumer(server: Server | str, *topics: str, **options: Any) -> Consumer:
     bootstrap = server if isinstance(server, str) else server.bootstrap
     return Consumer(*topics, bootstrap=bootstrap, **{**QUICK, **options})
 
@@ -71,7 +71,7 @@ async def poll_until(look: Callable[[], Any], *readers: Consumer) -> list[Record
     return found
 
 
-def committed_by_others(server: Broker | str, group: str, topic: str, *partitions: int) -> list[int]:
+def committed_by_others(server: Server | str, group: str, topic: str, *partitions: int) -> list[int]:
     """As librdkafka sees it; -1001 where nothing is."""
     bootstrap = server if isinstance(server, str) else server.bootstrap
     with confluent_consuming(bootstrap, group) as other:

@@ -15,15 +15,15 @@ from odradek.client.errors import Closed, InvalidOption, NoOffset
 from odradek.client.records import Record, TopicPartition
 from odradek.client.unpacking import Unpacking
 from tests.client.consuming import consumer, poll_until, run, take, until, values
+from tests.client.servers import Server
 from tests.clients import waiting
 from tests.clients.confluent import Sender, admin, create, fill
-from tests.kafka.broker import Broker
 
 SETTINGS = {"auto_create_topics_enable": "false"}
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_of_every_codec_are_read_as_they_were_sent(server: Broker, name: str, codec: str) -> None:
+def test_records_of_every_codec_are_read_as_they_were_sent(server: Server, name: str, codec: str) -> None:
     create(server.bootstrap, name)
     sender = Sender(server.bootstrap, compression_type=codec)
     for number in range(300):
@@ -52,7 +52,7 @@ def test_records_of_every_codec_are_read_as_they_were_sent(server: Broker, name:
     run(story())
 
 
-def test_an_iteration_gives_all_partitions_each_in_its_order(server: Broker, name: str) -> None:
+def test_an_iteration_gives_all_partitions_each_in_its_order(server: Server, name: str) -> None:
     create(server.bootstrap, name, 3)
     for index in range(3):
         fill(server.bootstrap, name, 400, index)
@@ -69,7 +69,7 @@ def test_an_iteration_gives_all_partitions_each_in_its_order(server: Broker, nam
     run(story())
 
 
-def test_closing_ends_an_iteration(server: Broker, name: str) -> None:
+def test_closing_ends_an_iteration(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 3)
 
@@ -91,7 +91,7 @@ def test_closing_ends_an_iteration(server: Broker, name: str) -> None:
     run(story())
 
 
-def test_a_position_is_moved_by_offset_by_time_and_to_both_ends(server: Broker, name: str) -> None:
+def test_a_position_is_moved_by_offset_by_time_and_to_both_ends(server: Server, name: str) -> None:
     create(server.bootstrap, name, 2)
     sender = Sender(server.bootstrap)
     for number in range(100):
@@ -125,7 +125,7 @@ def test_a_position_is_moved_by_offset_by_time_and_to_both_ends(server: Broker, 
     run(story())
 
 
-def test_where_there_is_no_offset_the_policy_says_where_to_begin(server: Broker, name: str) -> None:
+def test_where_there_is_no_offset_the_policy_says_where_to_begin(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 10)
     place = TopicPartition(name, 0)
@@ -147,7 +147,7 @@ def test_where_there_is_no_offset_the_policy_says_where_to_begin(server: Broker,
     run(story())
 
 
-def test_what_is_paused_is_not_given_and_nothing_of_it_is_lost(server: Broker, name: str) -> None:
+def test_what_is_paused_is_not_given_and_nothing_of_it_is_lost(server: Server, name: str) -> None:
     create(server.bootstrap, name, 2)
     fill(server.bootstrap, name, 1000, 0)
     fill(server.bootstrap, name, 50, 1)
@@ -168,7 +168,7 @@ def test_what_is_paused_is_not_given_and_nothing_of_it_is_lost(server: Broker, n
     run(story())
 
 
-def test_a_pause_in_an_iteration_holds_from_the_next_record_on(server: Broker, name: str) -> None:
+def test_a_pause_in_an_iteration_holds_from_the_next_record_on(server: Server, name: str) -> None:
     create(server.bootstrap, name, 2)
     for index in range(2):
         fill(server.bootstrap, name, 100, index)
@@ -191,7 +191,7 @@ def test_a_pause_in_an_iteration_holds_from_the_next_record_on(server: Broker, n
     run(story())
 
 
-def test_the_lag_is_what_is_ahead_of_the_position(server: Broker, name: str) -> None:
+def test_the_lag_is_what_is_ahead_of_the_position(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 100)
     place = TopicPartition(name, 0)
@@ -209,7 +209,7 @@ def test_the_lag_is_what_is_ahead_of_the_position(server: Broker, name: str) -> 
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_what_was_aborted_is_read_only_by_who_wants_it(server: Broker, name: str, isolation: Any) -> None:
+def test_what_was_aborted_is_read_only_by_who_wants_it(server: Server, name: str, isolation: Any) -> None:
     create(server.bootstrap, name)
     producer = ConfluentProducer({"bootstrap.servers": server.bootstrap, "transactional.id": name, "linger.ms": 1})
     producer.init_transactions(30)
@@ -241,7 +241,7 @@ def test_what_was_aborted_is_read_only_by_who_wants_it(server: Broker, name: str
     run(story())
 
 
-def test_an_open_transaction_hides_what_comes_after_it(server: Broker, name: str) -> None:
+def test_an_open_transaction_hides_what_comes_after_it(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     producer = ConfluentProducer({"bootstrap.servers": server.bootstrap, "transactional.id": name, "linger.ms": 1})
     producer.init_transactions(30)
@@ -261,7 +261,7 @@ def test_an_open_transaction_hides_what_comes_after_it(server: Broker, name: str
     run(story())
 
 
-def test_a_cancelled_step_takes_nothing(server: Broker, name: str) -> None:
+def test_a_cancelled_step_takes_nothing(server: Server, name: str) -> None:
     create(server.bootstrap, name, 2)
     for index in range(2):
         fill(server.bootstrap, name, 1500, index)
@@ -292,7 +292,7 @@ def test_a_cancelled_step_takes_nothing(server: Broker, name: str) -> None:
     run(story())
 
 
-def test_memory_of_what_is_fetched_ahead_is_bounded(server: Broker, name: str) -> None:
+def test_memory_of_what_is_fetched_ahead_is_bounded(server: Server, name: str) -> None:
     create(server.bootstrap, name, 3)
     for index in range(3):
         fill(server.bootstrap, name, 5000, index, batch_size=2000)
@@ -314,7 +314,7 @@ def test_memory_of_what_is_fetched_ahead_is_bounded(server: Broker, name: str) -
     run(story())
 
 
-def test_partitions_that_are_added_are_read_from_their_begin(server: Broker, name: str) -> None:
+def test_partitions_that_are_added_are_read_from_their_begin(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 5)
 
@@ -329,7 +329,7 @@ def test_partitions_that_are_added_are_read_from_their_begin(server: Broker, nam
     run(story())
 
 
-def is_made(server: Broker, topic: str) -> bool:
+def is_made(server: Server, topic: str) -> bool:
     """Kafka may not have forgotten the old one yet."""
     with suppress(KafkaException):
         create(server.bootstrap, topic)
@@ -337,7 +337,7 @@ def is_made(server: Broker, topic: str) -> bool:
     return False
 
 
-def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Broker, name: str) -> None:
+def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 20)
 
@@ -353,7 +353,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Broker, name: 
     run(story())
 
 
-def test_a_topic_that_is_not_there_yet_is_read_when_it_is(server: Broker, name: str) -> None:
+def test_a_topic_that_is_not_there_yet_is_read_when_it_is(server: Server, name: str) -> None:
     async def story() -> None:
         async with consumer(server, name) as reader:
             assert await reader.poll(timeout_ms=10) == []
@@ -364,7 +364,7 @@ def test_a_topic_that_is_not_there_yet_is_read_when_it_is(server: Broker, name: 
     run(story())
 
 
-def test_batches_are_given_as_they_came_and_positions_follow(server: Broker, name: str) -> None:
+def test_batches_are_given_as_they_came_and_positions_follow(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 3000, batch_size=5000)
 
@@ -385,7 +385,7 @@ def test_batches_are_given_as_they_came_and_positions_follow(server: Broker, nam
     run(story())
 
 
-def test_properties_go_by_the_names_of_librdkafka_and_java(server: Broker, name: str) -> None:
+def test_properties_go_by_the_names_of_librdkafka_and_java(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 4)
     properties = {

@@ -15,8 +15,8 @@ from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
 from odradek.client.records import Committed, Record, TopicPartition
 from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, poll_until, run, take, values
+from tests.client.servers import Server
 from tests.clients.confluent import admin, consuming, create, fill, read, rows
-from tests.kafka.broker import Broker
 
 SETTINGS = GROUP_SETTINGS
 PROTOCOLS = pytest.mark.parametrize("protocol", ["consumer", "classic"])
@@ -26,7 +26,7 @@ AWAY_ROUNDS = 30  # in which another member asks, and gets nothing
 class Member:
     """A consumer of a group, and what its callbacks were told."""
 
-    def __init__(self, server: Broker | str, group: str, *topics: str, **options: Any) -> None:
+    def __init__(self, server: Server | str, group: str, *topics: str, **options: Any) -> None:
         self.assigned: list[list[int]] = []
         self.revoked: list[list[int]] = []
         self.lost: list[list[int]] = []
@@ -63,7 +63,7 @@ async def settle(sizes: list[int], *members: Member) -> list[Record]:
 
 
 @PROTOCOLS
-def test_members_come_and_go_and_nobody_stops_reading_what_it_keeps(server: Broker, name: str, protocol: str) -> None:
+def test_members_come_and_go_and_nobody_stops_reading_what_it_keeps(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name, 6)
 
     async def story() -> None:
@@ -91,7 +91,7 @@ async def fail_at(offset: int, reader: Consumer) -> None:
 
 
 @PROTOCOLS
-def test_a_group_goes_on_after_what_was_done_with(server: Broker, name: str, protocol: str) -> None:
+def test_a_group_goes_on_after_what_was_done_with(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 100)
 
@@ -114,7 +114,7 @@ def test_a_group_goes_on_after_what_was_done_with(server: Broker, name: str, pro
 
 
 @PROTOCOLS
-def test_what_the_program_has_in_hand_is_not_committed(server: Broker, name: str, protocol: str) -> None:
+def test_what_the_program_has_in_hand_is_not_committed(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 100)
 
@@ -145,7 +145,7 @@ def test_what_the_program_has_in_hand_is_not_committed(server: Broker, name: str
 
 
 @PROTOCOLS
-def test_partitions_are_handed_over_when_the_program_is_done_with_what_it_has(server: Broker, name: str, protocol: str) -> None:
+def test_partitions_are_handed_over_when_the_program_is_done_with_what_it_has(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name, 2)
     for index in range(2):
         fill(server.bootstrap, name, 10, index)
@@ -172,7 +172,7 @@ def test_partitions_are_handed_over_when_the_program_is_done_with_what_it_has(se
 
 
 @PROTOCOLS
-def test_a_static_member_comes_back_to_its_share_and_nobody_else_hears_of_it(server: Broker, name: str, protocol: str) -> None:
+def test_a_static_member_comes_back_to_its_share_and_nobody_else_hears_of_it(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name, 4)
 
     async def story() -> None:
@@ -191,7 +191,7 @@ def test_a_static_member_comes_back_to_its_share_and_nobody_else_hears_of_it(ser
     run(story())
 
 
-def test_a_member_whose_instance_another_one_has_is_at_its_end(server: Broker, name: str) -> None:
+def test_a_member_whose_instance_another_one_has_is_at_its_end(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def story() -> None:
@@ -210,7 +210,7 @@ def test_a_member_whose_instance_another_one_has_is_at_its_end(server: Broker, n
 
 
 @PROTOCOLS
-def test_topics_of_a_pattern_are_read_as_they_come(server: Broker, name: str, protocol: str) -> None:
+def test_topics_of_a_pattern_are_read_as_they_come(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, f"{name}-a")
     create(server.bootstrap, f"not-{name}-a")
     fill(server.bootstrap, f"{name}-a", 3)
@@ -230,7 +230,7 @@ def test_topics_of_a_pattern_are_read_as_they_come(server: Broker, name: str, pr
 
 
 @PROTOCOLS
-def test_partitions_that_are_added_are_shared_out_and_deleted_topics_are_let_go(server: Broker, name: str, protocol: str) -> None:
+def test_partitions_that_are_added_are_shared_out_and_deleted_topics_are_let_go(server: Server, name: str, protocol: str) -> None:
     gone = f"{name}-gone"
     create(server.bootstrap, name)
     create(server.bootstrap, gone)
@@ -252,7 +252,7 @@ def test_partitions_that_are_added_are_shared_out_and_deleted_topics_are_let_go(
 
 
 @PROTOCOLS
-def test_a_program_that_stays_away_loses_its_share_until_it_comes_back(server: Broker, name: str, protocol: str) -> None:
+def test_a_program_that_stays_away_loses_its_share_until_it_comes_back(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 5)
 
@@ -271,7 +271,7 @@ def test_a_program_that_stays_away_loses_its_share_until_it_comes_back(server: B
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_members_agree_by_every_assignor(server: Broker, name: str, assignor: str) -> None:
+def test_members_agree_by_every_assignor(server: Server, name: str, assignor: str) -> None:
     create(server.bootstrap, name, 4)
 
     async def story() -> None:
@@ -293,7 +293,7 @@ def test_members_agree_by_every_assignor(server: Broker, name: str, assignor: st
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_of_librdkafka_are_in_the_same_group(server: Broker, name: str, assignor: str) -> None:
+def test_members_of_librdkafka_are_in_the_same_group(server: Server, name: str, assignor: str) -> None:
     create(server.bootstrap, name, 4)
 
     async def story() -> None:
@@ -314,7 +314,7 @@ def test_members_of_librdkafka_are_in_the_same_group(server: Broker, name: str, 
     run(story())
 
 
-def test_a_group_has_the_new_protocol_unless_somebody_wants_it_otherwise(server: Broker, name: str) -> None:
+def test_a_group_has_the_new_protocol_unless_somebody_wants_it_otherwise(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def story() -> None:
@@ -330,7 +330,7 @@ def test_a_group_has_the_new_protocol_unless_somebody_wants_it_otherwise(server:
 
 
 @PROTOCOLS
-def test_offsets_are_committed_by_hand_also_while_partitions_are_given_up(server: Broker, name: str, protocol: str) -> None:
+def test_offsets_are_committed_by_hand_also_while_partitions_are_given_up(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 20)
     place = TopicPartition(name, 0)
@@ -358,7 +358,7 @@ def test_offsets_are_committed_by_hand_also_while_partitions_are_given_up(server
     run(story())
 
 
-def test_what_a_callback_raises_is_raised_by_the_next_step(server: Broker, name: str) -> None:
+def test_what_a_callback_raises_is_raised_by_the_next_step(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 1)
 
@@ -375,7 +375,7 @@ def test_what_a_callback_raises_is_raised_by_the_next_step(server: Broker, name:
 
 
 @PROTOCOLS
-def test_a_subscription_is_changed_and_given_up(server: Broker, name: str, protocol: str) -> None:
+def test_a_subscription_is_changed_and_given_up(server: Server, name: str, protocol: str) -> None:
     topics = [f"{name}-a", f"{name}-b"]
     for topic in topics:
         create(server.bootstrap, topic)
@@ -395,7 +395,7 @@ def test_a_subscription_is_changed_and_given_up(server: Broker, name: str, proto
 
 
 @PROTOCOLS
-def test_offsets_are_committed_in_transactions(server: Broker, name: str, protocol: str) -> None:
+def test_offsets_are_committed_in_transactions(server: Server, name: str, protocol: str) -> None:
     target = f"{name}-target"
     create(server.bootstrap, name)
     create(server.bootstrap, target)
@@ -424,7 +424,7 @@ def test_offsets_are_committed_in_transactions(server: Broker, name: str, protoc
     assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
 
 
-def test_failures_of_a_group_are_one_family_that_says_whether_to_try_again(server: Broker, name: str) -> None:
+def test_failures_of_a_group_are_one_family_that_says_whether_to_try_again(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def story() -> None:

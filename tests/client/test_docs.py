@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.broker import Broker
+from tests.client.servers import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -29,7 +29,7 @@ def test_every_program_is_tried() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(SAYS)))
-def test_a_program_of_the_page_runs(server: Broker, number: int) -> None:
+def test_a_program_of_the_page_runs(server: Server, number: int) -> None:
     program = PROGRAMS[number].replace("127.0.0.1:9092", server.bootstrap)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,10 +12,10 @@ from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, Ti
 from odradek.client.producer import Producer
 from odradek.client.records import NO_OFFSET, TopicPartition
 from odradek.wire.errors import ErrorCode
+from tests.client.servers import Server
 from tests.clients.confluent import create, read
 from tests.clients.transactions import settled
 from tests.cluster.cluster import Cluster
-from tests.kafka.broker import Broker
 
 SETTINGS = {"auto_create_topics_enable": "false"}
 PATIENT: dict[str, Any] = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
@@ -29,7 +29,7 @@ def values(messages: list[Message]) -> list[bytes | None]:
     return [message.value() for message in messages]
 
 
-def test_a_record_arrives_as_it_was_sent(server: Broker, name: str) -> None:
+def test_a_record_arrives_as_it_was_sent(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> Any:
@@ -45,7 +45,7 @@ def test_a_record_arrives_as_it_was_sent(server: Broker, name: str) -> None:
     assert message.timestamp()[1] == 1_700_000_000_123
 
 
-def test_nothing_and_a_tombstone_can_be_sent(server: Broker, name: str) -> None:
+def test_nothing_and_a_tombstone_can_be_sent(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -58,7 +58,7 @@ def test_nothing_and_a_tombstone_can_be_sent(server: Broker, name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["auto", "none", "gzip", "snappy", "lz4", "zstd"])
-def test_many_records_arrive_in_order_in_every_codec(server: Broker, name: str, codec: str) -> None:
+def test_many_records_arrive_in_order_in_every_codec(server: Server, name: str, codec: str) -> None:
     create(server.bootstrap, name, 3)
 
     async def work() -> list[Any]:
@@ -74,7 +74,7 @@ def test_many_records_arrive_in_order_in_every_codec(server: Broker, name: str, 
         assert of_it == [*range(partition, 3_000, 3)]
 
 
-def test_records_without_a_key_reach_all_partitions(server: Broker, name: str) -> None:
+def test_records_without_a_key_reach_all_partitions(server: Server, name: str) -> None:
     create(server.bootstrap, name, 3)
 
     async def work() -> set[int]:
@@ -85,7 +85,7 @@ def test_records_without_a_key_reach_all_partitions(server: Broker, name: str) -
     assert run(work()) == {0, 1, 2}
 
 
-def test_acks_that_are_less_than_all(server: Broker, name: str) -> None:
+def test_acks_that_are_less_than_all(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work(acks: int) -> list[int]:
@@ -98,7 +98,7 @@ def test_acks_that_are_less_than_all(server: Broker, name: str) -> None:
     assert values(read(server.bootstrap, name, 20)) == [b"%d" % number for number in range(10)] * 2
 
 
-def test_a_record_that_is_too_large_is_refused_and_others_go_on(server: Broker, name: str) -> None:
+def test_a_record_that_is_too_large_is_refused_and_others_go_on(server: Server, name: str) -> None:
     create(server.bootstrap, name, max_message_bytes="2000")
 
     async def work() -> None:
@@ -116,7 +116,7 @@ def test_a_record_that_is_too_large_is_refused_and_others_go_on(server: Broker, 
     assert values(read(server.bootstrap, name, 2)) == [b"before", b"after"]
 
 
-def test_a_batch_that_is_too_large_is_sent_in_parts(server: Broker, name: str) -> None:
+def test_a_batch_that_is_too_large_is_sent_in_parts(server: Server, name: str) -> None:
     create(server.bootstrap, name, max_message_bytes="3000")
 
     async def work() -> list[int]:
@@ -128,7 +128,7 @@ def test_a_batch_that_is_too_large_is_sent_in_parts(server: Broker, name: str) -
     assert [int((value or b"")[:4]) for value in values(read(server.bootstrap, name, 300))] == [*range(300)]
 
 
-def test_a_failure_that_nobody_waited_for_is_raised_by_flush(server: Broker, name: str) -> None:
+def test_a_failure_that_nobody_waited_for_is_raised_by_flush(server: Server, name: str) -> None:
     create(server.bootstrap, name, max_message_bytes="2000")
 
     async def work() -> None:
@@ -144,7 +144,7 @@ def test_a_failure_that_nobody_waited_for_is_raised_by_flush(server: Broker, nam
     run(work())
 
 
-def test_a_topic_that_is_not_there_is_said_to_be_missing(server: Broker, name: str) -> None:
+def test_a_topic_that_is_not_there_is_said_to_be_missing(server: Server, name: str) -> None:
     async def work() -> None:
         async with Producer(server.bootstrap, default_timeout_ms=300) as producer:
             with pytest.raises(TimedOut, match="UNKNOWN_TOPIC_OR_PARTITION"):
@@ -156,7 +156,7 @@ def test_a_topic_that_is_not_there_is_said_to_be_missing(server: Broker, name: s
     run(work())
 
 
-def test_a_partition_that_is_not_there_is_said_to_be_missing(server: Broker, name: str) -> None:
+def test_a_partition_that_is_not_there_is_said_to_be_missing(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -167,7 +167,7 @@ def test_a_partition_that_is_not_there_is_said_to_be_missing(server: Broker, nam
     run(work())
 
 
-def test_memory_is_bounded_and_who_gives_up_waiting_for_room_spoils_nothing(server: Broker, name: str) -> None:
+def test_memory_is_bounded_and_who_gives_up_waiting_for_room_spoils_nothing(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -195,7 +195,7 @@ def test_memory_is_bounded_and_who_gives_up_waiting_for_room_spoils_nothing(serv
     assert [int((value or b"")[:5]) for value in values(read(server.bootstrap, name, len(kept)))] == kept
 
 
-def test_whoever_stops_waiting_for_a_delivery_leaves_it_to_others(server: Broker, name: str) -> None:
+def test_whoever_stops_waiting_for_a_delivery_leaves_it_to_others(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -214,7 +214,7 @@ def test_whoever_stops_waiting_for_a_delivery_leaves_it_to_others(server: Broker
     run(work())
 
 
-def test_a_send_that_is_cancelled_anywhere_leaves_the_producer_usable(server: Broker, name: str) -> None:
+def test_a_send_that_is_cancelled_anywhere_leaves_the_producer_usable(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> int:
@@ -236,7 +236,7 @@ def test_a_send_that_is_cancelled_anywhere_leaves_the_producer_usable(server: Br
     assert len(set(found)) == len(found)
 
 
-def test_a_transaction_that_is_cancelled_anywhere_is_aborted_and_the_next_one_is_not(server: Broker, name: str) -> None:
+def test_a_transaction_that_is_cancelled_anywhere_is_aborted_and_the_next_one_is_not(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def transact(producer: Producer, value: str) -> None:
@@ -266,7 +266,7 @@ def test_a_transaction_that_is_cancelled_anywhere_is_aborted_and_the_next_one_is
     assert committed <= set(found) <= committed | tries.keys()  # one that was cancelled while it was committed may be there
 
 
-def test_a_transaction_of_which_a_record_failed_is_not_committed_and_the_next_one_is(server: Broker, name: str) -> None:
+def test_a_transaction_of_which_a_record_failed_is_not_committed_and_the_next_one_is(server: Server, name: str) -> None:
     create(server.bootstrap, name, 2, max_message_bytes="2000")
 
     async def work() -> None:
@@ -289,7 +289,7 @@ def test_a_transaction_of_which_a_record_failed_is_not_committed_and_the_next_on
     assert settled(server.bootstrap, name, 2) == [["of the second"], ["of the second"]]
 
 
-def test_after_its_end_a_producer_takes_nothing(server: Broker, name: str) -> None:
+def test_after_its_end_a_producer_takes_nothing(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -303,7 +303,7 @@ def test_after_its_end_a_producer_takes_nothing(server: Broker, name: str) -> No
     run(work())
 
 
-def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(server: Broker, name: str) -> None:
+def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:
@@ -337,7 +337,7 @@ def test_options_have_the_names_of_librdkafka_too() -> None:
         Producer(compression="brotli")
 
 
-def test_nothing_is_lost_or_twice_when_the_server_is_killed(server: Broker, name: str) -> None:
+def test_nothing_is_lost_or_twice_when_the_server_is_killed(server: Server, name: str) -> None:
     create(server.bootstrap, name)
 
     async def work() -> None:

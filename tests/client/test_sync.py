@@ -10,7 +10,7 @@ from odradek.client.errors import Closed, InvalidOption, Refused, TimedOut
 from odradek.client.records import TopicPartition
 from odradek.sync import Admin, Consumer, Producer
 from odradek.wire.errors import ErrorCode
-from tests.kafka.broker import Broker
+from tests.client.servers import Server
 from tools.sync_stubs import STUBS, stubs
 
 
@@ -18,7 +18,7 @@ def test_the_stub_says_what_the_classes_for_asyncio_take_and_give() -> None:
     assert STUBS.read_text(encoding="utf-8") == stubs(), "run python -m tools.sync_stubs"
 
 
-def test_what_several_threads_send_is_read_in_the_order_of_each(server: Broker, name: str) -> None:
+def test_what_several_threads_send_is_read_in_the_order_of_each(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1)])
 
@@ -44,7 +44,7 @@ def test_what_several_threads_send_is_read_in_the_order_of_each(server: Broker, 
     assert found == {str(writer): [*range(500)] for writer in range(4)}
 
 
-def test_a_record_that_is_refused_is_told_to_who_asks(server: Broker, name: str) -> None:
+def test_a_record_that_is_refused_is_told_to_who_asks(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1, configs={"max.message.bytes": "1000"})])
     with Producer(server.bootstrap, compression="none") as producer:
@@ -58,7 +58,7 @@ def test_a_record_that_is_refused_is_told_to_who_asks(server: Broker, name: str)
         producer.send(name, b"late")
 
 
-def test_transactions_are_seen_as_a_whole_or_never(server: Broker, name: str) -> None:
+def test_transactions_are_seen_as_a_whole_or_never(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1)])
     with Producer(server.bootstrap, transactional_id=name) as producer:
@@ -79,7 +79,7 @@ def test_transactions_are_seen_as_a_whole_or_never(server: Broker, name: str) ->
         assert [each.offset for each in found.values()] == [17]
 
 
-def test_what_an_iteration_has_not_given_is_not_committed(server: Broker, name: str) -> None:
+def test_what_an_iteration_has_not_given_is_not_committed(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1)])
     with Producer(server.bootstrap) as producer:
@@ -95,7 +95,7 @@ def test_what_an_iteration_has_not_given_is_not_committed(server: Broker, name: 
         assert next(consumer).value == b"16"
 
 
-def test_an_error_in_the_program_leaves_its_last_records_to_be_read_again(server: Broker, name: str) -> None:
+def test_an_error_in_the_program_leaves_its_last_records_to_be_read_again(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1)])
     with Producer(server.bootstrap) as producer:

@@ -231,7 +231,7 @@ class Producer:
             partitioner.count,
             now_ms=self.wall_ms(),
             batch_size=ARROW_BATCH_BYTES,
-            codec=self._arrow_codec(topic, table),
+            codec=self._arrow_codec(topic, table, partitioner.count),
             level=self.options.compression_level,
             turns=partitioner.candidates,
             keyless_rows=found.keyless_rows,
@@ -245,13 +245,13 @@ class Producer:
             self._sender.wake()
         return TableDelivery(batches)
 
-    def _arrow_codec(self, topic: str, table: "pa.Table | pa.RecordBatch") -> Codec:
+    def _arrow_codec(self, topic: str, table: "pa.Table | pa.RecordBatch", partition_count: int) -> Codec:
         """What was asked for, or whether lz4 pays for the first rows."""
         if self.options.codec is not None:
             return self.options.codec
         from odradek.client.arrow.encode import encode
 
-        sample = next(encode(table[:ARROW_SAMPLE_ROWS], 1, now_ms=0).batches, None)
+        sample = next(encode(table[:ARROW_SAMPLE_ROWS], partition_count, now_ms=0).batches, None)
         return Codec.NONE if sample is None else Codec(self._compression(topic).choose(bytes(sample.data))[0])
 
     async def partitions(self, topic: str) -> list[int]:
