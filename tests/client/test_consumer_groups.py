@@ -8,6 +8,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
+from odradek import sync
+from odradek.client.admin import NewTopic
 from odradek.client.consumer import Consumer
 from odradek.client.errors import Fenced, KafkaError
 from odradek.client.group.classic import ClassicMember
@@ -146,7 +148,8 @@ def test_what_the_program_has_in_hand_is_not_committed(server: Server, name: str
 
 @PROTOCOLS
 def test_partitions_are_handed_over_when_the_program_is_done_with_what_it_has(server: Server, name: str, protocol: str) -> None:
-    create(server.bootstrap, name, 2)
+    with sync.Admin(server.bootstrap) as administrator:
+        administrator.create_topics([NewTopic(name, assignments={0: [1], 1: [1]})])  # so that both come with one answer
     for index in range(2):
         fill(server.bootstrap, name, 10, index)
 
