@@ -262,6 +262,7 @@ class Fetcher:
 
     def _diverged(self, reading: Reading, end_offset: int, epoch: int) -> None:
         """The log was cut below where we are: what was read from there on is no more, and other records are in its place."""
+        self.before_move(reading)  # tells how much was given
         if self.taste.resets_to is None:
             self.reset(reading)
         else:
@@ -382,6 +383,8 @@ class Fetcher:
         data = memoryview(told.records)
         size, next_offset, epoch = skim(data)
         if not size:
+            if answer.bytes_held > len(data):  # others took the room, and the next is its own
+                return
             topic, index = reading.place
             code = ErrorCode.MESSAGE_TOO_LARGE
             self.failures.append(refused(code, f"no whole batch in {len(data)} bytes", topic=topic, partition=index))
