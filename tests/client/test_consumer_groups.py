@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from odradek import sync
 from odradek.client.admin import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Fenced, KafkaError
+from odradek.client.errors import Fenced, KafkaError, TimedOut
 from odradek.client.group.classic import ClassicMember
 from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
@@ -78,7 +78,7 @@ def test_members_come_and_go_and_nobody_stops_reading_what_it_keeps(server: Serv
                 assert not set(one.has) & {index for told in one.revoked for index in told}
                 assert [index for told in one.assigned for index in told] == list(range(6))
             await settle([6], one)
-            assert sum(map(len, one.assigned)) == 9
+            await poll_until(lambda: sum(map(len, one.assigned)) == 9, one.consumer)
             assert not one.lost
             assert sum(map(len, one.revoked)) == 3
 
@@ -268,7 +268,7 @@ def test_a_program_that_stays_away_loses_its_share_until_it_comes_back(server: S
                 assert one.lost == [[0]]
                 assert one.has == []
             await settle([1], one)
-            assert one.assigned == [[0], [0]]
+            await poll_until(lambda: one.assigned == [[0], [0]], one.consumer)
 
     run(story())
 
@@ -425,6 +425,29 @@ def test_offsets_are_committed_in_transactions(server: Server, name: str, protoc
 
     run(story())
     assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
+
+
+def test_offsets_of_an_open_transaction_are_waited_for(server: Server, name: str) -> None:
+    create(server.bootstrap, name)
+    place = TopicPartition(name, 0)
+
+    async def story() -> None:
+        async with (
+            consumer(server, group=name) as reader,
+            consumer(server, group=name, isolation="read_uncommitted") as hasty,
+            Producer(server.bootstrap, transactional_id=name) as producer,
+        ):
+            await hasty.commit({place: 1})
+            await producer.begin_transaction()
+            await producer.send_offsets({place: Committed(5)}, name)
+            assert (await hasty.committed(place))[place].offset == 1
+            with pytest.raises(TimedOut, match="UNSTABLE_OFFSET_COMMIT"):
+                await reader.committed(place, timeout_ms=200)
+            waiting = asyncio.create_task(reader.committed(place))
+            await producer.commit_transaction()
+            assert (await waiting)[place].offset == 5
+
+    run(story())
 
 
 def test_failures_of_a_group_are_one_family_that_says_whether_to_try_again(server: Server, name: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-from odradek.client.errors import KafkaError
+from odradek.client.errors import KafkaError, TimedOut
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
 from odradek.client.offsets import Offsets
@@ -47,11 +47,24 @@ class Commits:
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
         """Until it is done, or refused for good."""
-        async with self._lock:
-            if self.ready is not None:
-                await self.ready()
-            await self.offsets.commit(offsets, timeout_ms)
+        cluster = self.offsets.cluster
+        timeout_ms = cluster.timing.default_timeout_ms if timeout_ms is None else timeout_ms
+        end_s = cluster.loop.time() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout_at(end_s):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise TimedOut(f"another commit of group {self.offsets.group} is under way for {timeout_ms:.0f} ms") from None
+        try:
+            async with asyncio.timeout_at(end_s):
+                if self.ready is not None:
+                    await self.ready()
+            await self.offsets.commit(offsets, max(end_s - cluster.loop.time(), 0) * 1000)
             self._note(offsets)
+        except TimeoutError:
+            raise TimedOut(f"group {self.offsets.group} shares out anew for {timeout_ms:.0f} ms") from None
+        finally:
+            self._lock.release()
 
     async def commit_last(self, places: Collection[TopicPartition], *, may_wait: bool = True) -> None:
         """What can be committed of partitions that are about to be given up; whoever gets them reads the rest again."""

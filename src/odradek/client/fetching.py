@@ -24,11 +24,18 @@ Answers = dict[TopicPartition, Found]
 
 
 class Fetching:
-    def __init__(self, cluster: Cluster, fetcher: Fetcher, on_news: Callable[[], None]) -> None:
-        """`on_news` is called when there may be something for the program."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetcher: Fetcher,
+        on_news: Callable[[], None],
+        on_end: Callable[["asyncio.Task[None]"], None] = lambda _: None,
+    ) -> None:
+        """`on_news` is called when there may be something for the program, `on_end` with every task that has ended."""
         self.cluster = cluster
         self.fetcher = fetcher
         self.on_news = on_news
+        self.on_end = on_end
         self.loop = cluster.loop
         self.is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,8 +81,8 @@ class Fetching:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        self.on_end(task)
         if not task.cancelled():
-            task.result()
             self.go_on()
 
     # -- fetches

@@ -2,6 +2,7 @@
 
 Invariants
  1. What is added while it reads is read from its begin: nothing of it can be older than the consumer.
+ 2. A topic that somebody does not know for a while is not forgotten: brokers that have just started may not know it yet.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from odradek.client.group.member import Wanted
 from odradek.client.reading import EARLIEST
 from odradek.client.records import TopicPartition
 
+MISSES_MAX: Final = 100
 MISSING_SECONDS: Final = 1.0  # after which topics that are not there are looked for again
 
 
@@ -24,6 +26,7 @@ class Following:
         self.fetching = fetching
         self.wanted = wanted
         self._seen: set[str] = set()  # topics
+        self._misses: dict[str, int] = {}  # news without a topic that was there, one after the other
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -36,8 +39,12 @@ class Following:
         topics = self.wanted.matching(self.cluster)
         known = self.cluster.metadata.topics
         there = {TopicPartition(topic, index) for topic in topics if topic in known for index in known[topic].partitions}
+        for topic in {place.topic for place in fetcher.readings}:
+            self._misses[topic] = 0 if topic in known else self._misses.get(topic, 0) + 1
         for place in [place for place in fetcher.readings if place not in there]:
-            fetcher.forget(place)
+            if place.topic in known or self._misses[place.topic] > MISSES_MAX:
+                fetcher.forget(place)
+                self._seen.discard(place.topic)
         for place in sorted(there - fetcher.readings.keys()):
             reading = fetcher.begin(place)
             if place.topic in self._seen:

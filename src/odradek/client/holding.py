@@ -80,6 +80,11 @@ class Holding:
         self.failures.append(error)
         self.fetching.on_news()
 
+    def hear(self, task: "asyncio.Task[None]") -> None:
+        """Of a task of the consumer that has ended: what only a bug can have raised, the program hears."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
     def stop(self, error: KafkaError) -> None:
         """For good."""
         self.end = error

@@ -44,7 +44,7 @@ class Reader:
         self.fetcher = Fetcher(taste)
         self.handing = Handing(self.fetcher)
         self.news = asyncio.Event()
-        self.fetching = Fetching(self.cluster, self.fetcher, self.news.set)
+        self.fetching = Fetching(self.cluster, self.fetcher, self.news.set, self._hear)
         self.offsets: Offsets | None = None
         self.commits: Commits | None = None
         if self.terms is not None:
@@ -64,13 +64,17 @@ class Reader:
         self.following: Following | None = None
         self.is_closed = False
         self._committing: asyncio.Task[None] | None = None
-        self._turn_s = self.loop.time()  # when others had their turn last
+        self._given_s = self._turn_s = self.loop.time()  # when the program got something, and others had their turn, last
         self._chunk_count = CHUNK_RECORDS_FIRST
 
     async def start(self) -> None:
         await self.cluster.insist("to reach the cluster", self.cluster.refresh)
         if self.commits is not None and self.options.auto_commit:
             self._committing = self.loop.create_task(self.commits.run(self.options.auto_commit_interval_ms, self._may_commit))
+            self._committing.add_done_callback(self.holding.hear)
+
+    def _hear(self, task: "asyncio.Task[None]") -> None:
+        self.holding.hear(task)
 
     def _may_commit(self) -> bool:
         return self.member is None or self.member.may_commit
@@ -186,7 +190,7 @@ class Reader:
     async def next(self) -> Record:
         """The next record of an iteration, where none is ready."""
         now_s = self.loop.time()
-        taken_s = now_s - self._turn_s
+        taken_s = now_s - self._given_s
         if taken_s > CHUNK_SECONDS:
             self._chunk_count = max(self._chunk_count // 2, 1)
         elif taken_s < CHUNK_SECONDS / 4:
@@ -202,6 +206,7 @@ class Reader:
         try:
             if self.loop.time() - self._turn_s > TURN_SECONDS:
                 await asyncio.sleep(0)
+                self._turn_s = self.loop.time()
             while True:
                 self._check()
                 found = take()
@@ -212,9 +217,10 @@ class Reader:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(end_s):
                         await self.news.wait()
+                self._turn_s = self.loop.time()
         finally:
             self.holding.waiting -= 1
-            self._turn_s = self.holding.back_s = self.loop.time()
+            self._given_s = self.holding.back_s = self.loop.time()
 
     def _check(self) -> None:
         if self.is_closed:

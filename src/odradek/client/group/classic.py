@@ -91,12 +91,12 @@ class ClassicMember(Member):
             if is_fatal(error):
                 raise
             if isinstance(error, Refused) and error.code in OUT:
-                self.is_out.set()
+                self._throw_out(error)
             elif not isinstance(error, Refused) or error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 await self.wait_before_retry()
 
     def fall_out(self) -> None:
-        self.generation, self.member_id = NO_EPOCH, ""
+        self.generation = NO_EPOCH
         self._shared_out = None
         self._must_join = True
 
@@ -135,12 +135,18 @@ class ClassicMember(Member):
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._must_join = True
         elif error.code in OUT:
-            self.is_out.set()
+            self._throw_out(error)
         elif is_fatal(error):
             self._failed = error
         else:
             return
         self.changed.set()
+
+    def _throw_out(self, error: KafkaError) -> None:
+        """An id that is known stays: with another one there would be two of us, and everybody would wait for the first."""
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        self.is_out.set()
 
     # -- joining
 

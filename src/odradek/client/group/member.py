@@ -84,6 +84,8 @@ class Member(ABC):
         self._want()
         self.cluster.on_metadata.append(self.look)
         self._tasks = [asyncio.create_task(work) for work in (self._live(), self._watch_program(), self._find_topics())]
+        for task in self._tasks:
+            task.add_done_callback(self.holding.hear)
 
     async def _live(self) -> None:
         try:
