@@ -162,7 +162,7 @@ PROFILES: Final = {
             sends_per_second=(4.0,),
             accident_seconds=4.0,
         ),
-        Profile("library", writers=4, readers=2, uses_library=True, operation_seconds=6.0),
+        Profile("library", writers=4, transactors=1, readers=2, uses_library=True, operation_seconds=6.0),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
