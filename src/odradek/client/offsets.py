@@ -168,7 +168,7 @@ class Offsets:
     def _ids(self, places: Iterable[TopicPartition]) -> dict[str, bytes] | None:
         """By topic; None where one is not known."""
         topics = self.cluster.metadata.topics
-        names = {place.topic for place in places}
+        names = dict.fromkeys(place.topic for place in places)
         if any(name not in topics or not any(topics[name].id) for name in names):
             return None
         return {name: topics[name].id for name in names}

@@ -102,7 +102,7 @@ class Reader:
     async def assign(self, places: Mapping[TopicPartition, int | None]) -> None:
         self.handing.finish()
         await self.stop_reading()
-        for topic in {place.topic for place in places}:
+        for topic in dict.fromkeys(place.topic for place in places):
             await self.cluster.topic(topic)
         committed = dict.fromkeys(place for place, offset in places.items() if offset is None)
         known = await self.offsets.committed(committed) if self.offsets is not None else {}
