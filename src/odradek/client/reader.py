@@ -94,7 +94,7 @@ class Reader:
             kind = await choose(self.cluster, self.options.group_protocol, terms, wanted)
             self.member = kind(self.cluster, self.holding, terms, wanted)
             if self.commits is not None:
-                self.commits.ready = self.member.ready
+                self.commits.ready, self.commits.is_member = self.member.ready, self.member.is_member
             self.member.start()
         with suppress(KafkaError):
             await self.cluster.refresh()
@@ -132,7 +132,7 @@ class Reader:
         finally:
             self.member = None
             if self.commits is not None:
-                self.commits.ready = None
+                self.commits.ready, self.commits.is_member = None, lambda: True
         if self.following is not None:
             await self.following.stop()
             self.following = None

@@ -103,9 +103,12 @@ class ClassicMember(Member):
     def wanted_changed(self) -> None:
         self._must_join = True
 
+    def is_member(self) -> bool:
+        return self.generation >= 0 and not self.is_out.is_set()
+
     @property
     def may_commit(self) -> bool:
-        return self.generation >= 0 and self._settled.is_set() and not self.is_out.is_set()
+        return self.is_member() and self._settled.is_set()
 
     async def ready(self) -> None:
         await self._settled.wait()
