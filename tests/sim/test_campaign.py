@@ -23,6 +23,7 @@ FRESH = 4
 FAULTS_MIN = 8
 HASH_SEEDS = ("1", "2")
 SAME = Setting(seed=5, nodes=3, seconds=10.0)
+PROFILES = ("mixed", "library")  # clients of the simulator, and those of this house
 
 
 def judged(setting: Setting) -> Result:
@@ -53,11 +54,12 @@ def test_many_kinds_of_faults_come_in_a_run() -> None:
     assert len(judged(Setting(seed=3, nodes=3, faults="all", seconds=120.0)).faults) >= FAULTS_MIN
 
 
-def test_one_seed_is_one_run_whatever_the_process_hashes_by() -> None:
+@pytest.mark.parametrize("profile", PROFILES)
+def test_one_seed_is_one_run_whatever_the_process_hashes_by(profile: str) -> None:
     digests = []
     for hash_seed in HASH_SEEDS:
         command = [sys.executable, "-m", "tests.sim.campaign", "--digest", "--seed", str(SAME.seed), "--nodes", str(SAME.nodes)]
-        command += ["--profile", SAME.profile, "--faults", SAME.faults, "--seconds", str(SAME.seconds)]
+        command += ["--profile", profile, "--faults", SAME.faults, "--seconds", str(SAME.seconds)]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         digests.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
     assert digests[0] == digests[1]

@@ -14,6 +14,7 @@ SECONDS = 25.0
     ("profile", "done"),
     [
         ("mixed", ["acknowledged", "records by readers", "committed offsets seen", "members, leave", "create"]),
+        ("library", ["acknowledged", "records by readers", "members, leave", "transactions committed", "transactions aborted"]),
         ("writers", ["acknowledged", "polls of readers", "records by readers"]),
         ("groups", ["acknowledged", "members, leave"]),
         ("administration", ["create", "delete", "settings", "partitions", "moves", "records deleted"]),

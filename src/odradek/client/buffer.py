@@ -86,7 +86,7 @@ class Buffer:
 
     def drop_paused(self) -> bool:
         """Whether that made room. What was dropped is fetched again some time."""
-        found = {each.reading for each in self._pieces if each.reading.is_paused}
+        found = dict.fromkeys(each.reading for each in self._pieces if each.reading.is_paused)
         for reading in found:
             reading.fetch_again()
         self.drop_stale()

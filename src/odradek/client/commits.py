@@ -4,6 +4,8 @@ Invariants
  1. By itself it commits what the program is done with, never what that has in hand.
  2. One commit is under way at a time: an older one cannot overtake a newer one.
  3. A commit waits while the group is between two generations, where it would be refused.
+ 4. Who is no member at present commits nothing, and a member nothing that it had when it was asked to and has not any more: in
+    the name of a later generation, the group would take it over what others have committed since.
 """
 
 import asyncio
@@ -11,11 +13,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-from odradek.client.errors import KafkaError, TimedOut
+from odradek.client.errors import KafkaError, Refused, TimedOut
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
 from odradek.client.offsets import Offsets
 from odradek.client.records import Committed, TopicPartition
+from odradek.wire.errors import ErrorCode
 
 LAST_TIMEOUT_MS: Final = 15_000  # of a commit before partitions are given up: somebody waits for them
 
@@ -26,6 +29,7 @@ class Commits:
         self.fetcher = fetcher
         self.handing = handing
         self.ready: Callable[[], Awaitable[None]] | None = None  # waits until the group takes commits
+        self.is_member: Callable[[], bool] = lambda: True  # who is of no group by choice may commit as nobody
         self._known: dict[TopicPartition, int] = {}  # committed, as far as we know
         self._lock = asyncio.Lock()
 
@@ -47,7 +51,7 @@ class Commits:
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
         """Until it is done, or refused for good."""
-        cluster = self.offsets.cluster
+        cluster, check = self.offsets.cluster, self._check(offsets)
         timeout_ms = cluster.timing.default_timeout_ms if timeout_ms is None else timeout_ms
         end_s = cluster.loop.time() + timeout_ms / 1000
         try:
@@ -59,12 +63,27 @@ class Commits:
             async with asyncio.timeout_at(end_s):
                 if self.ready is not None:
                     await self.ready()
-            await self.offsets.commit(offsets, max(end_s - cluster.loop.time(), 0) * 1000)
+            await self.offsets.commit(offsets, check, max(end_s - cluster.loop.time(), 0) * 1000)
             self._note(offsets)
         except TimeoutError:
             raise TimedOut(f"group {self.offsets.group} shares out anew for {timeout_ms:.0f} ms") from None
         finally:
             self._lock.release()
+
+    def _check(self, offsets: Collection[TopicPartition]) -> Callable[[], None]:
+        """Raises, as soon as what we have now is not to be committed by us any more."""
+        held = {place: self.fetcher.readings[place] for place in offsets if place in self.fetcher.readings}
+
+        def check() -> None:
+            if not self.is_member():
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "it is no member at present", group=self.offsets.group)
+            for place, reading in held.items():
+                if self.fetcher.readings.get(place) is not reading:
+                    topic, partition = place
+                    reason = "it was given up before it was committed"
+                    raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
+
+        return check
 
     async def commit_last(self, places: Collection[TopicPartition], *, may_wait: bool = True) -> None:
         """What can be committed of partitions that are about to be given up; whoever gets them reads the rest again."""
@@ -72,12 +91,13 @@ class Commits:
         unsent = {place: each for place, each in self.unsent(places).items() if place.topic in topics}
         if not unsent:
             return
+        check = self._check(unsent)
         with suppress(KafkaError):
             async with self._lock:
                 if may_wait:
-                    await self.offsets.commit(unsent, LAST_TIMEOUT_MS)
+                    await self.offsets.commit(unsent, check, LAST_TIMEOUT_MS)
                 else:
-                    await self.offsets.try_to_commit(dict(unsent))
+                    await self.offsets.try_to_commit(dict(unsent), check)
                 self._note(unsent)
 
     async def run(self, interval_ms: float, may_commit: Callable[[], bool]) -> None:
@@ -91,7 +111,7 @@ class Commits:
                 left = dict(unsent)
                 with suppress(KafkaError):
                     if left:
-                        await self.offsets.try_to_commit(left)
+                        await self.offsets.try_to_commit(left, self._check(left))
                 self._note({place: each for place, each in unsent.items() if place not in left})
 
     def _note(self, offsets: Mapping[TopicPartition, Committed]) -> None:

@@ -38,7 +38,7 @@ class Fetching:
         self.on_end = on_end
         self.loop = cluster.loop
         self.is_closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they began
         self._timer: asyncio.TimerHandle | None = None
         self._is_to_run = False
         self._refresh_timer: asyncio.TimerHandle | None = None
@@ -76,11 +76,11 @@ class Fetching:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self.on_end(task)
         if not task.cancelled():
             self.go_on()

@@ -79,7 +79,7 @@ async def offsets_of_times(
 ) -> dict[TopicPartition, Found]:
     """The offsets of times, LATEST or EARLIEST, of all partitions."""
     found: dict[TopicPartition, Found] = {}
-    for topic in {place.topic for place in wanted}:
+    for topic in dict.fromkeys(place.topic for place in wanted):
         await cluster.topic(topic, timeout_ms)
 
     async def attempt() -> None:

@@ -38,15 +38,19 @@ class Offsets:
 
     # -- committing
 
-    async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, Committed], check: Callable[[], None], timeout_ms: float | None = None
+    ) -> None:
         """Until all are committed, or one is refused for good."""
         left = dict(offsets)
         if left:
-            await self.cluster.insist(f"to commit offsets of group {self.group}", lambda: self.try_to_commit(left), timeout_ms)
+            what = f"to commit offsets of group {self.group}"
+            await self.cluster.insist(what, lambda: self.try_to_commit(left, check), timeout_ms)
 
-    async def try_to_commit(self, left: dict[TopicPartition, Committed]) -> None:
-        """Once. Takes away what was committed; raises the first that was refused."""
+    async def try_to_commit(self, left: dict[TopicPartition, Committed], check: Callable[[], None]) -> None:
+        """Once. Takes away what was committed; raises the first that was refused. `check` raises when it is not to be sent."""
         connection = await self._connection()
+        check()
         version = connection.version(OffsetCommitRequest.schema.key)
         ids = self._ids(left) if version >= COMMIT_IDS_SINCE else None
         newest = None if ids is not None else COMMIT_IDS_SINCE - 1
@@ -168,7 +172,7 @@ class Offsets:
     def _ids(self, places: Iterable[TopicPartition]) -> dict[str, bytes] | None:
         """By topic; None where one is not known."""
         topics = self.cluster.metadata.topics
-        names = {place.topic for place in places}
+        names = dict.fromkeys(place.topic for place in places)
         if any(name not in topics or not any(topics[name].id) for name in names):
             return None
         return {name: topics[name].id for name in names}

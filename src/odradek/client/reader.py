@@ -98,7 +98,7 @@ class Reader:
             kind = await choose(self.cluster, self.options.group_protocol, terms, wanted)
             self.member = kind(self.cluster, self.holding, terms, wanted)
             if self.commits is not None:
-                self.commits.ready = self.member.ready
+                self.commits.ready, self.commits.is_member = self.member.ready, self.member.is_member
             self.member.start()
         with suppress(KafkaError):
             await self.cluster.refresh()
@@ -106,7 +106,7 @@ class Reader:
     async def assign(self, places: Mapping[TopicPartition, int | None]) -> None:
         self.handing.finish()
         await self.stop_reading()
-        for topic in {place.topic for place in places}:
+        for topic in dict.fromkeys(place.topic for place in places):
             await self.cluster.topic(topic)
         committed = dict.fromkeys(place for place, offset in places.items() if offset is None)
         known = await self.offsets.committed(committed) if self.offsets is not None else {}
@@ -136,7 +136,7 @@ class Reader:
         finally:
             self.member = None
             if self.commits is not None:
-                self.commits.ready = None
+                self.commits.ready, self.commits.is_member = None, lambda: True
         if self.following is not None:
             await self.following.stop()
             self.following = None

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from odradek.client.cluster import LOST_COORDINATOR, TRANSACTION, Cluster, forget_failure
-from odradek.client.errors import Fenced, InvalidOption, KafkaError, TransactionFailed, known_code, refused
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, Refused, TransactionFailed, known_code, refused
 from odradek.client.identity import NAMES_UNTIL
 from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.wire.errors import ErrorCode
@@ -147,6 +147,12 @@ class Transactions:
         failed.__cause__ = self.error
         return failed
 
+    def ended_by_others(self) -> TransactionFailed:
+        """What cannot be committed, for it is over: nobody but us commits it."""
+        name = self.transactional_id
+        reason = f"most likely it took longer than transaction_timeout_ms={self.timeout_ms}"
+        return TransactionFailed(f"the transaction of {name} has been aborted by the cluster: {reason}", transactional_id=name)
+
     # -- its life
 
     async def begin(self) -> None:
@@ -209,7 +215,12 @@ class Transactions:
             return answer
 
         self.state = State.NEW  # whatever happens now, unless it is known how it ended
-        answer: EndTxnResponse = await self._insist("to commit" if is_commit else "to abort", attempt)
+        try:
+            answer: EndTxnResponse = await self._insist("to commit" if is_commit else "to abort", attempt)
+        except Refused as error:
+            if not is_commit or error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
+            raise self.ended_by_others() from error
         if self.is_implicit and answer.producer_id >= 0:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 

@@ -4,12 +4,15 @@ Invariants
  1. A record ends as acknowledged when its delivery says so; as refused when it was never sent, or was sent once and answered with
     a no; and as unknown otherwise.
  2. Records are sent in the order in which they were begun.
+ 3. Who stops sending has not sent what the producer had not taken.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
+
+import msgspec
 
 from odradek.client.batches import Delivery
 from odradek.client.errors import KafkaError, Refused
@@ -34,15 +37,32 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 LOOK_SECONDS: Final = 0.05
 
+Begun = tuple[int, bytes | None, bytes | None]  # id, key, value
+
+
+class Sending(msgspec.Struct):
+    """Records for a partition: those that the producer has not taken yet, and the others."""
+
+    place: Place
+    left: deque[Begun]
+    deliveries: list[tuple[int, Delivery]] = []
+
+
+async def awake() -> None:
+    """Who never stalls."""
+
 
 class LibraryProducer:
     """Has what a simulated producer has for those who produce."""
 
-    def __init__(self, program: Program, manner: Manner) -> None:
+    def __init__(self, program: Program, manner: Manner, awake: Callable[[], Awaitable[None]] = awake, **options: Any) -> None:
         self.program = program
         self.manner = manner
-        self.acknowledged = 0
+        self.awake = awake
+        self.acknowledged = self.failed = 0
         self.unfinished = 0
+        self.transaction: int | None = None  # the open one, by the name that the history has for it
+        self.started = asyncio.Event()
         bootstrap = [f"{host}:{port}" for host, port in program.bootstrap]
         self.producer = Producer(
             bootstrap,
@@ -51,19 +71,19 @@ class LibraryProducer:
             idempotent=manner.is_idempotent,
             compression=manner.codec.name.lower(),
             machine=cast("Machine", program.machine),
-            **OPTIONS,
+            **{**OPTIONS, **options},
         )
-        self._queue: deque[tuple[Place, list[tuple[int, bytes | None, bytes | None]]]] = deque()
+        self._queue: deque[Sending] = deque()
         self._tasks = Tasks(program)
         self._changed = program.loop.create_future()
-        self._tasks.start(self._work())
+        self._working = self._tasks.start(self._work())
 
     def send(self, place: Place, entries: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         program, manner = self.program, self.manner
-        begun = []
+        begun = Sending(place, deque())
         for key, value in entries:
             number = program.history.next_id()
-            begun.append((number, key, value))
+            begun.left.append((number, key, value))
             acks = cast("Any", manner.acks)
             program.tell(
                 SendBegun(
@@ -77,20 +97,40 @@ class LibraryProducer:
                     program.name,
                     acks,
                     manner.is_idempotent,
+                    self.transaction,
                 )
             )
         self.unfinished += 1
-        self._queue.append((place, begun))
+        self._queue.append(begun)
         if not self._changed.done():
             self._changed.set_result(None)
 
+    @property
+    def is_sending(self) -> bool:
+        return bool(self._queue)
+
+    async def stop_sending(self) -> None:
+        """What is left is not sent any more."""
+        self._working.cancel()
+        await asyncio.wait([self._working])
+        for each in self._queue:
+            for number, _, _ in each.left:
+                self._end(number, "refused", error="it was not sent")
+            self._tasks.start(self._settle(each.deliveries))
+        self._queue.clear()
+        self._working = self._tasks.start(self._work())
+
     async def _work(self) -> None:
-        await self._begin()
+        if not self.started.is_set():
+            await self._begin()
         while True:
             while self._queue:
-                place, begun = self._queue.popleft()
-                deliveries = [await self._sent(place, *each) for each in begun]
-                self._tasks.start(self._settle(deliveries))
+                begun = self._queue[0]
+                while begun.left:
+                    await self.awake()
+                    await self._send(begun)
+                self._queue.popleft()
+                self._tasks.start(self._settle(begun.deliveries))
             self._changed = self.program.loop.create_future()
             await self._changed
 
@@ -102,19 +142,22 @@ class LibraryProducer:
             except KafkaError:
                 await asyncio.sleep(LOOK_SECONDS)
             else:
+                self.started.set()
                 return
 
-    async def _sent(self, place: Place, number: int, key: bytes | None, value: bytes | None) -> tuple[int, Delivery | None]:
+    async def _send(self, begun: Sending) -> None:
+        """The next one. When this is cancelled, it was not taken."""
+        number, key, value = begun.left[0]
         try:
-            return number, await self.producer.send(place.topic, value, key=key, partition=place.index)
+            delivery = await self.producer.send(begun.place.topic, value, key=key, partition=begun.place.index)
         except KafkaError as error:
             self._end(number, "refused", error=str(error))  # it was never taken
-            return number, None
+        else:
+            begun.deliveries.append((number, delivery))
+        begun.left.popleft()
 
-    async def _settle(self, deliveries: list[tuple[int, Delivery | None]]) -> None:
+    async def _settle(self, deliveries: list[tuple[int, Delivery]]) -> None:
         for number, delivery in deliveries:
-            if delivery is None:
-                continue
             try:
                 where = await delivery
             except KafkaError as error:
@@ -129,6 +172,7 @@ class LibraryProducer:
     def _end(self, number: int, outcome: Outcome, offset: int = UNKNOWN_OFFSET, attempts: int = 0, error: str = "") -> None:
         program = self.program
         self.acknowledged += outcome == "acknowledged"
+        self.failed += outcome != "acknowledged"
         program.tell(SendEnded(program.at_ms, program.name, number, outcome, offset, attempts, error))
 
     async def flush(self) -> None:

@@ -124,6 +124,10 @@ class Member(ABC):
         """A commit of the present generation was refused."""
 
     @property
+    def records_read(self) -> int:
+        return self.fetcher.records_read
+
+    @property
     def may_commit(self) -> bool:
         return True
 

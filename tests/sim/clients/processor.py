@@ -41,7 +41,7 @@ class Processor:
         except Fenced:
             self.is_over = True
         if not self.is_over and transactor.transaction is None:
-            transactor.begin()
+            await transactor.begin()
 
     def transaction(self) -> int | None:
         """The one that is open, and not about to end."""

@@ -4,7 +4,7 @@
     V1  AddPartitionsToTxn and AddOffsetsToTxn come first; an epoch lasts until a batch fails, and InitProducerId bumps it
 
     await transactor.initialize()
-    transactor.begin(); transactor.send(...); await transactor.commit_offsets(...)
+    await transactor.begin(); transactor.send(...); await transactor.commit_offsets(...)
     await transactor.commit()       # Abortable: then `abort`, and begin anew. Fenced: its life is over
     await transactor.abort()
 
@@ -150,7 +150,7 @@ class Transactor(Producer):
 
     # -- a transaction
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         assert self.producer_id >= 0
         assert self.transaction is None
         program = self.program

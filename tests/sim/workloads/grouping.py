@@ -9,6 +9,7 @@ from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.commits import Identity, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.fetcher import Taste
+from tests.sim.clients.library_member import LibraryMember
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.processor import Processor
@@ -38,7 +39,7 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
     await stage.set_up()
     while not stage.is_over:
         member = make_member(program, stage.profile, group, name)
-        processor = make_processor(member, stage, group, name) if group.output else None
+        processor = make_processor(member, stage, group, name) if group.output and isinstance(member, Member) else None
         member.start()
         stage.count(f"members, {group.protocol}")
         accident_s = chance.expovariate(1 / stage.profile.accident_seconds)
@@ -53,7 +54,7 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
         elif accident == "stall" and not member.is_fenced:
             stage.count("members stalled")
             member.stall(chance.uniform(0.5, 2.5) * STALL_MS / 1000)
-            if stage.profile.has_twins:
+            if stage.profile.has_twins and isinstance(member, Member):
                 member.be_forsaken()
                 twins.start(linger(member, processor, stage))
                 await stage.pause(chance.choice(TWIN_SECONDS))
@@ -67,7 +68,7 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
             stage.count("records processed", processor.processed)
             stage.count("processors fenced", processor.is_over)
         stage.count(f"members, {accident}")
-        stage.count(f"records by {group.protocol}", member.fetcher.records_read)
+        stage.count(f"records by {group.protocol}", member.records_read)
         stage.count(f"rebalances, {group.protocol}", member.rebalances)
         stage.count(f"commits, {group.protocol}", member.commits)
         await stage.pause(chance.uniform(0, AWAY_SECONDS_MAX))
@@ -84,7 +85,7 @@ async def linger(member: Member, processor: Processor | None, stage: Stage) -> N
     stage.count("members, twice", member.is_fenced)
 
 
-def make_member(program: Program, profile: Profile, group: GroupPlan, instance: str) -> Member:
+def make_member(program: Program, profile: Profile, group: GroupPlan, instance: str) -> Member | LibraryMember:
     chance = program.chance
     terms = Terms(
         group.name,
@@ -96,11 +97,12 @@ def make_member(program: Program, profile: Profile, group: GroupPlan, instance: 
         heartbeat_seconds=chance.uniform(0.3, 1.0),
         commit_seconds=chance.uniform(0.3, 2.0),
     )
-    kind = ModernMember if group.protocol == "consumer" else ClassicMember
     taste = Taste.chosen(chance, f"rack-{chance.randrange(RACKS)}")
     if group.output:
         taste = msgspec.structs.replace(taste, isolation="read_committed")
-    return kind(program, taste, terms)
+    if profile.uses_library:
+        return LibraryMember(program, taste, terms)
+    return (ModernMember if group.protocol == "consumer" else ClassicMember)(program, taste, terms)
 
 
 def make_processor(member: Member, stage: Stage, group: GroupPlan, name: str) -> Processor:

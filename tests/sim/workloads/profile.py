@@ -63,7 +63,7 @@ class Profile(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int = 6000
     static_share: float = 0.3  # of groups, whose members have instance ids
     has_twins: bool = False  # a member that stalls is taken for dead: another one comes in its place, with its instance id
-    uses_library: bool = False  # writers and readers are programs with `odradek.Producer` and `odradek.Consumer`
+    uses_library: bool = False  # programs use `odradek.Producer` and `odradek.Consumer`
     electors: int = 0  # programs that have leaders change
     probers: int = 0  # programs that ask in other leader epochs
     elects_coordinators: bool = False  # what electors change are the leaders of internal topics
@@ -162,7 +162,7 @@ PROFILES: Final = {
             sends_per_second=(4.0,),
             accident_seconds=4.0,
         ),
-        Profile("library", writers=4, readers=2, groups=0, uses_library=True, operation_seconds=6.0),
+        Profile("library", writers=4, transactors=1, readers=2, uses_library=True, operation_seconds=6.0),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),

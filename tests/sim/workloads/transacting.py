@@ -15,6 +15,7 @@ from odradek.wire.errors import ErrorCode
 from tests.sim.clients.commits import Committed, Identity
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.late_markers import come_late
+from tests.sim.clients.library_transactor import LibraryTransactor
 from tests.sim.clients.producer import IN_FLIGHT_MAX, Manner
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.tasks import Tasks
@@ -49,7 +50,8 @@ class Life:
     def __init__(self, program: Program, stage: Stage, terms: Terms) -> None:
         self.program = program
         self.stage = stage
-        self.transactor = Transactor(program, chosen_manner(program.chance), terms, self.awake)
+        kind: type[Transactor | LibraryTransactor] = LibraryTransactor if stage.profile.uses_library else Transactor
+        self.transactor = kind(program, chosen_manner(program.chance), terms, self.awake)
         self.is_over = False
         self.has_ended_well = False
         self._stalled_until_s = 0.0
@@ -80,8 +82,9 @@ class Life:
             self.stage.count("lives of transactors")
             while not self.stage.is_finishing:
                 await self.stage.pause(self.program.chance.expovariate(self.stage.plan.sends_per_second))
-                if self.stage.profile.is_eager and self.program.chance.random() < RENEWED:
-                    await self.transactor.renew()
+                transactor = self.transactor
+                if isinstance(transactor, Transactor) and self._is_eager and self.program.chance.random() < RENEWED:
+                    await transactor.renew()
                 await self._transact()
             self.has_ended_well = True
         except Fenced:
@@ -93,15 +96,15 @@ class Life:
 
     async def _transact(self) -> None:
         transactor, chance = self.transactor, self.program.chance
-        transactor.begin()
+        await transactor.begin()
         self._places.clear()
         try:
             for _ in range(chance.randint(1, BATCHES_MAX)):
                 self._send()
                 if chance.random() < THOUGHTFUL:
                     await self.stage.pause(chance.choice(THOUGHT_SECONDS))
-            if self.stage.profile.is_eager:
-                await self._be_eager()
+            if isinstance(transactor, Transactor) and self._is_eager:
+                await self._be_eager(transactor)
             if chance.random() < ABORTED:
                 if chance.random() >= IN_HASTE:
                     await transactor.flush()
@@ -112,24 +115,27 @@ class Life:
             self.stage.count("transactions that could not be committed")
             await transactor.abort()
 
-    async def _be_eager(self) -> None:
+    @property
+    def _is_eager(self) -> bool:
+        return self.stage.profile.is_eager
+
+    async def _be_eager(self, transactor: Transactor) -> None:
         """More of what may happen to a transaction."""
-        transactor, chance = self.transactor, self.program.chance
+        chance = self.program.chance
         who = Identity(f"group-of-{transactor.terms.transactional_id}")
         offsets = {Place(name, 0): Committed(self._sent, 0) for name in self.stage.topics}
         if chance.random() < REPEATED:
             await transactor.flush()
             with suppress(Lost):
                 for place in self._places:
-                    await self._hear_again(place)
+                    await self._hear_again(transactor, place)
             if not transactor.is_second:  # of the same epoch
                 await transactor.commit_late(who, offsets, is_added=False)
         if chance.random() < OFFSETS:
             await transactor.commit_offsets(who, offsets, OFFSETS_SECONDS_MAX)
 
-    async def _hear_again(self, place: Place) -> None:
+    async def _hear_again(self, transactor: Transactor, place: Place) -> None:
         """Of the end of the last transaction there, while this one is open."""
-        transactor = self.transactor
         version = EPOCH_BUMPED_SINCE if transactor.is_second else 0
         code = await come_late(transactor.view, place, transactor.producer_id, transactor.epoch, version)
         assert code != ErrorCode.NONE, f"a late end is written to {place}, where a transaction of {self.program.name} is open"

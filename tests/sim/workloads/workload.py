@@ -4,7 +4,7 @@ They work until `finish` is called; then no more is begun: producers flush, grou
 it is over. Whoever runs it lets time pass until `is_over`.
 
 Invariants
- 1. Every program ends by itself once the workload is over.
+ 1. Every program ends by itself once the workload is over; where it uses the library, the workload is over when all have.
  2. One seed makes the same programs, which make the same decisions as long as they are told the same.
 """
 
@@ -41,6 +41,7 @@ class Workload:
         self.history = history
         self.stage = Stage(profile, make_plan(seed, profile, len(self.bootstrap)))
         self._run = run
+        self._running: list[str] = []  # programs
 
     def start(self) -> None:
         stage, profile = self.stage, self.stage.profile
@@ -75,7 +76,7 @@ class Workload:
 
     @property
     def is_over(self) -> bool:
-        return self.stage.is_over
+        return self.stage.is_over and not (self.stage.profile.uses_library and self._running)
 
     @property
     def stuck(self) -> list[str]:
@@ -98,5 +99,7 @@ class Workload:
                 await work(program, self.stage)
             except Exception as error:  # noqa: BLE001 - whatever it is, the run must not go on without it in silence
                 self.stage.failures.append(error)
+            self._running.remove(name)
 
+        self._running.append(name)
         self._run(name, main)

@@ -56,7 +56,7 @@ class ClassicMember(Member):
         self._topics: list[str] = []  # that it said it wants
         self._had: list[TopicPartition] = []  # in the last generation that it was in
         self._shared_out: dict[str, int] | None = None  # partitions by topic, as it has shared them out; None: it does not lead
-        self._group_topics: set[str] = set()  # that any member wants
+        self._group_topics: list[str] = []  # that any member wants
         self._failed: KafkaError | None = None
         self._settled = asyncio.Event()
         self._settled.set()
@@ -103,9 +103,12 @@ class ClassicMember(Member):
     def wanted_changed(self) -> None:
         self._must_join = True
 
+    def is_member(self) -> bool:
+        return self.generation >= 0 and not self.is_out.is_set()
+
     @property
     def may_commit(self) -> bool:
-        return self.generation >= 0 and self._settled.is_set() and not self.is_out.is_set()
+        return self.is_member() and self._settled.is_set()
 
     async def ready(self) -> None:
         await self._settled.wait()
@@ -226,9 +229,9 @@ class ClassicMember(Member):
 
     async def _share_out(self, joined: JoinGroupResponse, protocol: str) -> Shares:
         candidates = [decode_candidate(protocol, each) for each in joined.members]
-        topics = {topic for each in candidates for topic in each.topics} | set(self._topics)
+        topics = sorted({*self._topics, *(topic for each in candidates for topic in each.topics)})
         if self.wanted.pattern is None:
-            self.cluster.want(topics | {place.topic for place in self.holding.places})
+            self.cluster.want([*topics, *(place.topic for place in self.holding.places)])
         await self.cluster.refresh()
         self._group_topics = topics
         self._shared_out = counts = self._counts(topics)
@@ -238,7 +241,7 @@ class ClassicMember(Member):
             raise InvalidOption(f"the group {self.terms.group} shares out by {protocol!r}, which is not known here")
         return ASSIGNORS[protocol](candidates, counts)
 
-    def _counts(self, topics: "set[str]") -> dict[str, int]:
+    def _counts(self, topics: list[str]) -> dict[str, int]:
         known = self.cluster.metadata.topics
         return {topic: len(known[topic].partitions) for topic in topics if topic in known}
 

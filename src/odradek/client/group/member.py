@@ -135,6 +135,10 @@ class Member(ABC):
     def fall_out(self) -> None:
         """Forgets what it was: the next thing it does is to join."""
 
+    @abstractmethod
+    def is_member(self) -> bool:
+        """Whether it is in a generation, as far as it knows."""
+
     @property
     @abstractmethod
     def may_commit(self) -> bool: ...

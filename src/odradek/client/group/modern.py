@@ -98,9 +98,12 @@ class ModernMember(Member):
     def look(self) -> None:
         """The coordinator shares out, and knows of all partitions."""
 
+    def is_member(self) -> bool:
+        return self.generation > JOIN_EPOCH and not self.is_out.is_set()
+
     @property
     def may_commit(self) -> bool:
-        return self.generation > JOIN_EPOCH and not self.is_out.is_set()
+        return self.is_member()
 
     async def ready(self) -> None:
         """It may commit at any time."""

@@ -1,0 +1,117 @@
+"""Which offsets a consumer commits in whose name."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.client.cluster import Cluster
+from odradek.client.commits import Commits
+from odradek.client.errors import Refused
+from odradek.client.fetcher import Fetcher, Taste
+from odradek.client.handing import Handing
+from odradek.client.offsets import Offsets
+from odradek.client.records import Committed, GroupMetadata, TopicPartition
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import OffsetCommitRequest, OffsetCommitResponse
+
+PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Coordinator:
+    """Of one group: it is found when somebody says so, and takes every commit."""
+
+    def __init__(self) -> None:
+        self.is_found = asyncio.Event()
+        self.commits: list[tuple[int, TopicPartition, int]] = []  # generation, partition, offset
+        self.metadata = SimpleNamespace(topics={}, names={})
+        self.timing = SimpleNamespace(request_timeout_ms=1_000)
+
+    async def coordinator(self, kind: int, name: str) -> int:
+        await self.is_found.wait()
+        return 0
+
+    def connected(self, node: int, lane: str) -> Any:
+        return self
+
+    def version(self, key: int) -> int:
+        return 9
+
+    async def post(self, request: OffsetCommitRequest, *how: Any) -> OffsetCommitResponse:
+        (topic,) = request.topics
+        (told,) = topic.partitions
+        place = TopicPartition(topic.name, told.partition_index)
+        self.commits.append((request.generation_id_or_member_epoch, place, told.committed_offset))
+        kind = OffsetCommitResponse
+        partition = kind.OffsetCommitResponsePartition(partition_index=told.partition_index)
+        return kind(topics=[kind.OffsetCommitResponseTopic(name=topic.name, partitions=[partition])])
+
+    async def insist(self, what: str, attempt: Callable[[], Any], timeout_ms: float | None) -> Any:
+        return await attempt()
+
+
+class Scene:
+    """A member that has a partition, in generation 1."""
+
+    def __init__(self) -> None:
+        self.coordinator = Coordinator()
+        self.generation = 1
+        self.fetcher = Fetcher(Taste())
+        self.fetcher.begin(PLACE, 0)
+        cluster = cast("Cluster", self.coordinator)
+        offsets = Offsets(cluster, "g", lambda: GroupMetadata("g", self.generation, "m"), is_stable=True)
+        self.commits = Commits(offsets, self.fetcher, Handing(self.fetcher))
+
+    async def commit(self, place: TopicPartition = PLACE, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Something happens before the coordinator is found."""
+        committing = asyncio.create_task(self.commits.commit({place: Committed(5)}))
+        await asyncio.sleep(0)
+        meanwhile()
+        self.coordinator.is_found.set()
+        await committing
+
+    def begin_anew(self, *places: TopicPartition) -> None:
+        """In the next generation, with these."""
+        self.fetcher.forget(PLACE)
+        self.generation += 1
+        for place in places:
+            self.fetcher.begin(place, 0)
+
+
+@pytest.mark.parametrize("places", [(), (OTHER,), (PLACE,)])
+def test_what_was_given_up_meanwhile_is_not_committed_in_the_name_of_a_later_generation(places: tuple[TopicPartition]) -> None:
+    async def story() -> None:
+        scene = Scene()
+        with pytest.raises(Refused, match="ILLEGAL_GENERATION"):
+            await scene.commit(meanwhile=lambda: scene.begin_anew(*places))
+        assert scene.coordinator.commits == []
+
+    asyncio.run(story())
+
+
+def test_who_is_no_member_at_present_commits_nothing() -> None:
+    async def story() -> None:
+        scene = Scene()
+        scene.commits.is_member = lambda: False
+        with pytest.raises(Refused) as caught:
+            await scene.commit()
+        assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert scene.coordinator.commits == []
+
+    asyncio.run(story())
+
+
+def test_a_member_commits_what_it_has_kept_and_what_it_never_had_in_the_generation_that_there_is() -> None:
+    async def story() -> None:
+        scene = Scene()
+
+        def go_on() -> None:
+            scene.generation += 1
+
+        await scene.commit(meanwhile=go_on)
+        await scene.commit(OTHER)
+        assert scene.coordinator.commits == [(2, PLACE, 5), (2, OTHER, 5)]
+
+    asyncio.run(story())

@@ -1,0 +1,77 @@
+"""How the transactions of a producer end, as its coordinator answers."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from odradek.client.cluster import Cluster
+from odradek.client.errors import KafkaError, TransactionFailed
+from odradek.client.records import TopicPartition
+from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
+from odradek.wire.errors import ErrorCode
+from odradek.wire.message import Message
+from odradek.wire.messages import EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse
+
+PLACE = TopicPartition("t", 0)
+
+
+class Coordinator:
+    """Of one transactional id: it answers with these codes, and then with none."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self.codes = [*codes]
+        self.asked: list[Message] = []
+        self.epoch = 0
+
+    async def ask_coordinator(self, kind: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
+        self.asked.append(request)
+        code = self.codes.pop(0) if self.codes and isinstance(request, EndTxnRequest) else ErrorCode.NONE
+        self.epoch += not code
+        kinds = {EndTxnRequest: EndTxnResponse, InitProducerIdRequest: InitProducerIdResponse}
+        return kinds[type(request)](error_code=code, producer_id=1, producer_epoch=self.epoch)
+
+    async def insist(self, what: str, attempt: Callable[[], Any]) -> Any:
+        return await attempt()
+
+    async def coordinator(self, kind: int, name: str) -> int:
+        return 0
+
+    def forget_coordinator(self, kind: int, name: str) -> None:
+        """There is no other."""
+
+    async def connection(self, node: int, lane: str) -> Any:
+        return SimpleNamespace(features={FEATURE: IMPLICIT_SINCE})
+
+
+async def begun(coordinator: Coordinator) -> Transactions:
+    """One that a batch has left for."""
+    made = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+    await made.begin()
+    assert made.admits(PLACE)
+    return made
+
+
+def test_a_transaction_that_the_cluster_has_aborted_failed_and_the_next_one_begins_in_another_epoch() -> None:
+    async def story() -> None:
+        coordinator = Coordinator(ErrorCode.INVALID_TXN_STATE)
+        transactions = await begun(coordinator)
+        with pytest.raises(TransactionFailed, match="transaction_timeout_ms=1000"):
+            await transactions.end(is_commit=True)
+        await transactions.begin()
+        assert [type(each) for each in coordinator.asked] == [InitProducerIdRequest, EndTxnRequest, InitProducerIdRequest]
+        assert transactions.owner == (1, 2)
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_is_refused_otherwise_has_an_end_that_nobody_knows() -> None:
+    async def story() -> None:
+        transactions = await begun(Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        with pytest.raises(KafkaError) as caught:
+            await transactions.end(is_commit=True)
+        assert not isinstance(caught.value, TransactionFailed)
+
+    asyncio.run(story())
