@@ -53,7 +53,7 @@ class Lane:
         if not self.is_idempotent:
             return not self.in_flight
         if self.has_lost_number:
-            return not self.in_flight and (self.queue[0].is_uncertain or not self.has_uncertain)
+            return not self.in_flight  # what is uncertain goes first, as it was; then numbers begin anew
         return len(self.in_flight) < (IN_FLIGHT_MAX if self.is_known else 1)
 
     @property
@@ -83,7 +83,8 @@ class Lane:
         assert self.leads(leader)
         assert not self.needs_epoch
         self.leader = leader
-        batch = self.queue.popleft()
+        batch = self._next()
+        self.queue.remove(batch)
         if batch is self.open:
             self.open = None
         batch.is_sealed = True
@@ -95,6 +96,12 @@ class Lane:
         if not self.in_flight[:-1]:
             self.is_recovering = False
         return batch
+
+    def _next(self) -> Batch:
+        """The first; where a number was lost, the first of which nobody knows whether it was written."""
+        if self.has_lost_number:
+            return next((batch for batch in self.queue if batch.is_uncertain), self.queue[0])
+        return self.queue[0]
 
     # -- what became of it
 
@@ -120,6 +127,7 @@ class Lane:
 
     def split(self, batch: Batch) -> None:
         """It was too large, and goes again in two: their numbers are those that it had."""
+        assert not batch.is_uncertain
         self._back(batch)
         first, second = batch.split()
         producer_id, epoch, sequence = batch.identity
@@ -133,7 +141,9 @@ class Lane:
         self.queue.insert(place, first)
 
     def is_first(self, batch: Batch) -> bool:
-        """Of those under way: whether all before it are written, or were given up."""
+        """Of those under way: whether all before it are written, or were given up, or will not be sent with their numbers."""
+        if self.has_lost_number:
+            return True
         is_next = not self.queue or not self.queue[0].attempts or not is_before(self.queue[0], batch)
         return self.in_flight[0] is batch and is_next
 

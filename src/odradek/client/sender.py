@@ -282,7 +282,7 @@ class Sender:
             error = Refused(error.code, reasons, topic=lane.place.topic, partition=lane.place.partition)
         identity, code = self.identity, error.code
         is_transactional = identity is not None and identity.transactional_id is not None
-        if code in TOO_LARGE and len(batch) > 1:
+        if code in TOO_LARGE and len(batch) > 1 and not batch.is_uncertain:  # which may be there as a whole
             self.accumulator.split(lane, batch)
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.is_first(batch):
             self._retry(lane, batch, error, is_uncertain=False)  # one before it has to go first
