@@ -1,6 +1,7 @@
 """How the transactions of a producer end, as its coordinator answers."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import KafkaError, TransactionFailed
+from odradek.client.errors import InvalidOption, KafkaError, TransactionFailed
+from odradek.client.producer import Producer, Topic
 from odradek.client.records import TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
 from odradek.wire.errors import ErrorCode
@@ -73,5 +75,35 @@ def test_a_commit_that_is_refused_otherwise_has_an_end_that_nobody_knows() -> No
         with pytest.raises(KafkaError) as caught:
             await transactions.end(is_commit=True)
         assert not isinstance(caught.value, TransactionFailed)
+
+    asyncio.run(story())
+
+
+def producer_of(transactions: Transactions) -> Producer:
+    """One that sends nothing by itself, with room for one record."""
+    made = Producer(transactional_id="mine", buffer_memory=1)
+    made.transactions, made.now_s, made.wall_ms = transactions, time.monotonic, lambda: 0
+    made._cluster = cast("Cluster", SimpleNamespace(loop=asyncio.get_running_loop()))
+    made._sender = cast("Any", SimpleNamespace(wake=made._let_in, quiet=lambda: asyncio.sleep(0)))
+    made._topics["t"] = Topic(cast("Any", None), {0: made.accumulator.lane(PLACE)})
+    return made
+
+
+@pytest.mark.parametrize(("is_another_begun", "error"), [(False, InvalidOption), (True, TransactionFailed)])
+def test_a_record_that_waits_for_room_when_its_transaction_ends_is_in_no_other(
+    is_another_begun: bool, error: type[KafkaError]
+) -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+        await producer.send("t", b"first", partition=0)
+        waiting = asyncio.ensure_future(producer.send("t", b"second", partition=0))
+        await asyncio.sleep(0)
+        await producer.abort_transaction()
+        if is_another_begun:
+            await producer.begin_transaction()
+        producer._let_in()
+        with pytest.raises(error):
+            await waiting
+        assert not producer.accumulator.active
 
     asyncio.run(story())

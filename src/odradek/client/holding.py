@@ -6,11 +6,13 @@ Invariants
  2. What is given up is committed first, where that goes by itself; then the program is told; then it is read no more.
  3. What was lost is read no more at once, and not committed: somebody else has it.
  4. A callback that has begun runs to its end. What it raises, the program hears at its next step.
+ 5. Of what the program was told that it has it is told once that it has it no more: by `on_revoked` or by `on_lost`.
 """
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 
 from odradek.client.commits import Commits
 from odradek.client.errors import KafkaError, TimedOut
@@ -110,11 +112,11 @@ class Holding:
             self.fetcher.hold(place)
         try:
             await self._place(fresh)
-            await self._call(self.on_assigned, fresh)
         except BaseException:
             for place in fresh:
                 self.fetcher.forget(place)
             raise
+        await self._call(self.on_assigned, fresh)
         for place in fresh:
             reading = self.fetcher.readings.get(place)
             if reading is not None:
@@ -174,8 +176,10 @@ class Holding:
             return
         if self.commits is not None and self.commits_itself:
             await self.commits.commit_last(places)
-        await self._call(callback, sorted(places))
-        self._forget(places)
+        try:
+            await self._call(callback, sorted(places))
+        finally:
+            self._forget(places)
 
     def _withhold(self, places: Iterable[TopicPartition]) -> set[Reading]:
         self.handing.interrupt()
@@ -196,7 +200,9 @@ class Holding:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait([running])
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
             raise
 
     async def _run_callback(self, callback: Callback, places: list[TopicPartition]) -> None:

@@ -172,8 +172,9 @@ class Producer:
         """Takes a record on its way, once there is room for it. What it gives can be awaited: where the record is."""
         if self.is_closed:
             raise Closed("the producer was closed")
-        if self.transactions is not None:
-            self.transactions.check()
+        transactions, number = self.transactions, 0
+        if transactions is not None:
+            number = transactions.check()
         found = self._topics.get(topic) or await self._topic(topic)
         if type(value) is str:
             value = value.encode()
@@ -193,6 +194,8 @@ class Producer:
         accumulator = self.accumulator
         if accumulator.held_bytes + size > accumulator.buffer_memory or self._waiters:
             await self._room(size)
+        if transactions is not None:
+            transactions.check_same(number)
         entry = (key, value, self.wall_ms() if timestamp_ms is None else timestamp_ms, given)
         delivery, is_news = accumulator.append(lane, entry, size, self.now_s())  # type: ignore[arg-type]
         if is_news:
@@ -222,8 +225,9 @@ class Producer:
         `partition`. What this gives can be awaited: where the rows are. Needs `odradek[arrow]`."""
         from odradek.client.arrow.encode import encode
 
-        if self.transactions is not None:
-            self.transactions.check()
+        transactions, number = self.transactions, 0
+        if transactions is not None:
+            number = transactions.check()
         found = self._topics.get(topic) or await self._topic(topic)
         partitioner, accumulator = found.partitioner, self.accumulator
         encoded = encode(
@@ -241,6 +245,8 @@ class Producer:
         for partition, count, data in encoded.batches:
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
+            if transactions is not None:
+                transactions.check_same(number)
             batches.append(accumulator.append_built(found.lanes[partition], data, count, self.now_s()))
             self._sender.wake()
         return TableDelivery(batches)

@@ -8,7 +8,8 @@ before that, partitions are added here, and an epoch stays until something has f
 Invariants
  1. A transaction of which anything failed is aborted, whatever the program wants.
  2. Who was fenced does nothing more.
- 3. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
+ 3. What waits for room when its transaction ends is in no other one.
+ 4. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
 """
 
 import asyncio
@@ -77,6 +78,7 @@ class Transactions:
         self.state = State.NEW
         self.error: KafkaError | None = None  # of a transaction that failed, or why nothing goes on
         self.producer_id = self.epoch = -1
+        self.number = 0  # of transactions, so far
         self.is_implicit = False
         self.has_begun = False  # a broker may know of it
         self.has_failed_batch = False
@@ -130,8 +132,8 @@ class Transactions:
         if self.state in (State.FAILED, State.FENCED):
             self.give_up(self.failure())
 
-    def check(self) -> None:
-        """Raises when no record may be sent now."""
+    def check(self) -> int:
+        """Raises when no record may be sent now; gives which transaction it would be in."""
         if self.state is State.FENCED:
             assert self.error is not None
             raise self.error
@@ -139,6 +141,13 @@ class Transactions:
             raise self.failure()
         if self.state is not State.OPEN:
             raise InvalidOption("a producer with a transactional_id sends within `async with producer.transaction():` only")
+        return self.number
+
+    def check_same(self, number: int) -> None:
+        """Raises when a record that has waited may not be sent in the transaction in which it was given."""
+        if self.check() != number:
+            failed = f"the transaction of {self.transactional_id} has ended before the record was taken"
+            raise TransactionFailed(failed, transactional_id=self.transactional_id)
 
     def failure(self) -> TransactionFailed:
         failed = TransactionFailed(
@@ -163,6 +172,7 @@ class Transactions:
         if self.state is not State.READY:
             raise InvalidOption("a transaction is open already: a producer has one at a time")
         self.state, self.error = State.OPEN, None
+        self.number += 1
         self.has_begun = self.has_failed_batch = False
         self.added.clear()
         self.groups.clear()

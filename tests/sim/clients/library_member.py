@@ -31,6 +31,8 @@ from tests.sim.loop import SimLoop
 MODERN: Final = "consumer"
 AUTO: Final = 0.5  # of lives
 OF_PROCESSES: Final = 0.5  # of stalls
+LABORIOUS: Final = 0.2  # of polls: what they give takes a while
+WORK_SECONDS_MAX: Final = 2.0
 
 
 class LibraryMember(Polling):
@@ -137,6 +139,8 @@ class LibraryMember(Polling):
                 continue
             for each in reversed(records):
                 self._in_hand[Place(each.topic, each.partition)] = each.offset
+            if records and self.program.chance.random() < LABORIOUS:
+                await asyncio.sleep(self.program.chance.uniform(0, WORK_SECONDS_MAX))
             await self._awake()
             if not self.commits_itself and self.program.loop.time() - committed_s >= self.terms.commit_seconds:
                 await self._commit()
