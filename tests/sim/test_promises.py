@@ -74,7 +74,8 @@ def vote_for_a_shorter_log(broken: Broken) -> None:
 
 
 def fetch_from(broken: Broken) -> FetchRequest:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=broken.others()[0].quorum.end_offset)
+    epoch, end_offset = broken.others()[0].quorum.machine._quorum.last
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=end_offset, last_fetched_epoch=epoch)
     return FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=bytes(15) + b"\1", partitions=[partition])])
 
 
