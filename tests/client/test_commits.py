@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.client.cluster import Cluster
+from odradek.client.cluster import Cluster, Timing
 from odradek.client.commits import Commits
 from odradek.client.errors import Refused
 from odradek.client.fetcher import Fetcher, Taste
@@ -27,7 +27,8 @@ class Coordinator:
         self.is_found = asyncio.Event()
         self.commits: list[tuple[int, TopicPartition, int]] = []  # generation, partition, offset
         self.metadata = SimpleNamespace(topics={}, names={})
-        self.timing = SimpleNamespace(request_timeout_ms=1_000)
+        self.timing = Timing(request_timeout_ms=1_000)
+        self.loop = asyncio.get_running_loop()
 
     async def coordinator(self, kind: int, name: str) -> int:
         await self.is_found.wait()
