@@ -30,7 +30,7 @@ from odradek.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 SIZE: Final = Struct(">i")
 ANSWER_BYTES_MAX: Final = 1 << 30
 INBOX_BYTES: Final = 64 * 1024  # an answer that is larger is received where it stays
-GROWTH_BYTES: Final = 4 * 1024 * 1024  # of the memory for an answer, ahead of what has come
+GROWTH_BYTES: Final = 64 * 1024 * 1024  # of the memory for an answer, ahead of what has come: larger ones grow with it
 PIECES_MAX: Final = 512  # of one call of sendmsg; the system takes 1,024
 API_VERSIONS_VERSION: Final = 3
 SOFTWARE: Final = "odradek"
