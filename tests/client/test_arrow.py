@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Refused, TransactionFailed
+from odradek.client.errors import Closed, Refused, TransactionFailed
 from odradek.client.producer import Producer
 from tests.client.servers import Server
 from tests.clients.confluent import Sender, create, read
@@ -160,6 +160,18 @@ def test_a_row_that_is_too_large_is_told_and_fails_its_transaction(server: Serve
             with pytest.raises(TransactionFailed):
                 await producer.commit_transaction()
             await producer.abort_transaction()
+
+    run(work())
+
+
+def test_after_its_end_a_producer_takes_no_table(server: Server, name: str) -> None:
+    create(server.bootstrap, name)
+
+    async def work() -> None:
+        async with Producer(server.bootstrap) as producer:
+            await producer.send_arrow(name, table_of(1))
+        with pytest.raises(Closed):
+            await producer.send_arrow(name, table_of(1))
 
     run(work())
 

@@ -6,10 +6,11 @@ v2  fenced brokers too
 
 from odradek.api.context import Context
 from odradek.api.metadata import reachable
-from odradek.api.operations import NOT_ASKED_FOR, ON_CLUSTER
+from odradek.api.operations import ON_CLUSTER
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import DescribeClusterRequest, DescribeClusterResponse
+from odradek.wire.operations import NOT_ASKED
 
 KEY = 60
 BROKERS = 1
@@ -34,7 +35,7 @@ def handle(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResp
         if served == CONTROLLERS
         else next((each.broker_id for each in answers), -1),
         brokers=answers,
-        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR,
+        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )
 
 

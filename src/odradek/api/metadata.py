@@ -17,7 +17,7 @@ v13 an error of the whole answer
 from collections.abc import Iterable, Mapping
 
 from odradek.api.context import Context, Handled
-from odradek.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPICS
+from odradek.api.operations import ON_CLUSTER, ON_TOPICS
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS, name_fault
@@ -25,6 +25,7 @@ from odradek.core.metadata.topics import Partition, Topic
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import MetadataRequest, MetadataResponse
+from odradek.wire.operations import NOT_ASKED
 
 KEY = 3
 TOPIC_IDS_SINCE = 12
@@ -143,5 +144,5 @@ def answer(request: MetadataRequest, ctx: Context, topics: list[TopicAnswer]) ->
         cluster_id=ctx.node.cluster_id,
         controller_id=brokers[0][0].id if brokers else -1,
         topics=topics,
-        cluster_authorized_operations=ON_CLUSTER if asks_cluster else NOT_ASKED_FOR,
+        cluster_authorized_operations=ON_CLUSTER if asks_cluster else NOT_ASKED,
     )

@@ -1,25 +1,8 @@
 """Which operations there are on a resource, as bit fields in answers. Without an authorizer everybody may do all of them."""
 
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-def bits(*operations: Operation) -> int:
-    return sum(1 << operation for operation in operations)
-
+from odradek.wire.operations import Operation, bits
 
 ON_TOPICS: Final = bits(
     Operation.READ,
@@ -41,4 +24,3 @@ ON_CLUSTER: Final = bits(
     Operation.ALTER,
     Operation.DESCRIBE,
 )
-NOT_ASKED_FOR: Final = -(2**31)

@@ -70,7 +70,6 @@ class Batch:
         "error",
         "identity",
         "is_done",
-        "is_sealed",
         "is_uncertain",
         "parent",
         "parts",
@@ -89,7 +88,6 @@ class Batch:
         self.size = HEADER_SIZE  # at most, before it is compressed
         self.data: bytearray | None = None
         self.identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-        self.is_sealed = False  # no more records
         self.attempts = 0
         self.is_uncertain = False  # it was sent, and nobody knows what became of it
         self.is_done = False
@@ -105,7 +103,7 @@ class Batch:
     def built(cls, place: TopicPartition, begun_s: float, data: bytearray, count: int) -> "Batch":
         """One whose records are encoded already."""
         batch = cls(place, begun_s)
-        batch.data, batch.count, batch.size, batch.is_sealed = data, count, len(data), True
+        batch.data, batch.count, batch.size = data, count, len(data)
         return batch
 
     def __len__(self) -> int:
@@ -115,7 +113,6 @@ class Batch:
 
     def stamp(self, producer_id: int, epoch: int, sequence: int, compression: Compression, *, is_transactional: bool) -> None:
         """Makes it ready to be sent by a producer."""
-        self.is_sealed = True
         self.identity = (producer_id, epoch, sequence)
         if self.data is not None:
             set_producer(self.data, 0, producer_id, epoch, sequence, transactional=is_transactional)
@@ -153,7 +150,6 @@ class Batch:
         for part, entries in zip(parts, (self.entries[:middle], self.entries[middle:])):
             part.entries = entries
             part.size = HEADER_SIZE + sum(map(size_of, entries))
-            part.is_sealed = True
             part.parent = self
         self.parts, self.data = parts, None
         return parts

@@ -87,7 +87,6 @@ class Lane:
         self.queue.remove(batch)
         if batch is self.open:
             self.open = None
-        batch.is_sealed = True
         batch.attempts += 1
         if self.is_idempotent and batch.identity[2] == NO_SEQUENCE:
             batch.identity = (*self.owner, self.next_sequence)

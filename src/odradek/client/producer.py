@@ -170,11 +170,7 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Takes a record on its way, once there is room for it. What it gives can be awaited: where the record is."""
-        if self.is_closed:
-            raise Closed("the producer was closed")
-        transactions, number = self.transactions, 0
-        if transactions is not None:
-            number = transactions.check()
+        transactions, number = self.transactions, self._check()
         found = self._topics.get(topic) or await self._topic(topic)
         if type(value) is str:
             value = value.encode()
@@ -225,9 +221,7 @@ class Producer:
         `partition`. What this gives can be awaited: where the rows are. Needs `odradek[arrow]`."""
         from odradek.client.arrow.encode import encode
 
-        transactions, number = self.transactions, 0
-        if transactions is not None:
-            number = transactions.check()
+        transactions, number = self.transactions, self._check()
         found = self._topics.get(topic) or await self._topic(topic)
         partitioner, accumulator = found.partitioner, self.accumulator
         encoded = encode(
@@ -259,6 +253,12 @@ class Producer:
 
         sample = next(encode(table[:ARROW_SAMPLE_ROWS], partition_count, now_ms=0).batches, None)
         return Codec.NONE if sample is None else Codec(self._compression(topic).choose(bytes(sample.data))[0])
+
+    def _check(self) -> int:
+        """Raises when nothing may be sent now; gives which transaction it would be in."""
+        if self.is_closed:
+            raise Closed("the producer was closed")
+        return 0 if self.transactions is None else self.transactions.check()
 
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic."""

@@ -7,7 +7,6 @@ from odradek.client.admin.configs import Change, Config, ConfigChange, ConfigTyp
 from odradek.client.admin.credentials import Mechanism, NewPassword, ScramCredential
 from odradek.client.admin.groups import Group, GroupMember, ListedGroup
 from odradek.client.admin.offsets import FoundOffset, Isolation, Offset
-from odradek.client.admin.operations import Operation
 from odradek.client.admin.placement import Election, Reassignment
 from odradek.client.admin.quorum import Endpoint, Quorum, QuorumReplica
 from odradek.client.admin.quotas import Entity, Match, QuotaFilter, entity
@@ -15,6 +14,7 @@ from odradek.client.admin.share_offsets import ShareOffset
 from odradek.client.admin.tokens import Principal, Token
 from odradek.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewTopic, Partition, Topic
 from odradek.client.admin.transactions import ActiveProducer, FencedProducer, ListedTransaction, Transaction
+from odradek.wire.operations import Operation
 
 __all__ = [
     "HIGH_WATERMARK",

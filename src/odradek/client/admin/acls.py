@@ -7,7 +7,6 @@ from typing import Final
 from msgspec import Struct
 
 from odradek.client.admin.asking import Asking, Outcomes, outcome
-from odradek.client.admin.operations import Operation
 from odradek.client.admin.ways import Anywhere
 from odradek.client.connection import Connection
 from odradek.client.errors import KafkaError, refused
@@ -19,6 +18,7 @@ from odradek.wire.messages import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from odradek.wire.operations import Operation
 
 CLUSTER_NAME: Final = "kafka-cluster"  # of the one resource of kind CLUSTER
 EVERY_HOST: Final = "*"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from odradek.client.admin.asking import Asking, Outcomes, by_topic, failure, outcome
-from odradek.client.admin.operations import Operation, operations
 from odradek.client.admin.ways import Anywhere, Brokers
 from odradek.client.connection import SOFTWARE, Connection, software_version
 from odradek.client.errors import KafkaError, refused
@@ -27,6 +26,7 @@ from odradek.wire.messages import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from odradek.wire.operations import Operation, operations
 
 
 class Member(Struct, frozen=True):

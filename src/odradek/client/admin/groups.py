@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from odradek.client.admin.asking import Asking, Outcomes, failure, outcome
-from odradek.client.admin.operations import Operation, operations
 from odradek.client.admin.ways import Coordinators
 from odradek.client.connection import Connection
 from odradek.client.errors import KafkaError, refused
@@ -32,6 +31,7 @@ from odradek.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
+from odradek.wire.operations import Operation, operations
 
 CONSUMER, CLASSIC, SHARE = "consumer", "classic", "share"  # types of groups
 DEAD = "Dead"
@@ -183,19 +183,29 @@ async def describe_consumer(
             )
             for member in each.members
         )
-        group = Group(
-            name=each.group_id,
-            type=CONSUMER,
-            state=each.group_state,
-            protocol_type="consumer",
-            assignor=each.assignor_name,
-            members=members,
-            epoch=each.group_epoch,
-            assignment_epoch=each.assignment_epoch,
-            operations=operations(each.authorized_operations),
-        )
-        found[each.group_id] = outcome(group, each.error_code, each.error_message, group=each.group_id)
+        found[each.group_id] = described(each, CONSUMER, "consumer", members)
     return found
+
+
+def described(
+    each: ConsumerGroupDescribeResponse.DescribedGroup | ShareGroupDescribeResponse.DescribedGroup,
+    kind: str,
+    protocol_type: str,
+    members: tuple[GroupMember, ...],
+) -> Group | KafkaError:
+    """A group whose coordinator shares out, with its epochs."""
+    group = Group(
+        name=each.group_id,
+        type=kind,
+        state=each.group_state,
+        protocol_type=protocol_type,
+        assignor=each.assignor_name,
+        members=members,
+        epoch=each.group_epoch,
+        assignment_epoch=each.assignment_epoch,
+        operations=operations(each.authorized_operations),
+    )
+    return outcome(group, each.error_code, each.error_message, group=each.group_id)
 
 
 async def describe_classic(
@@ -242,18 +252,7 @@ async def describe_share(
             )
             for member in each.members
         )
-        group = Group(
-            name=each.group_id,
-            type=SHARE,
-            state=each.group_state,
-            protocol_type="share",
-            assignor=each.assignor_name,
-            members=members,
-            epoch=each.group_epoch,
-            assignment_epoch=each.assignment_epoch,
-            operations=operations(each.authorized_operations),
-        )
-        found[each.group_id] = outcome(group, each.error_code, each.error_message, group=each.group_id)
+        found[each.group_id] = described(each, SHARE, "share", members)
     return found
 
 

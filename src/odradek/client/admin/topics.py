@@ -6,7 +6,6 @@ from typing import Final
 from msgspec import Struct
 
 from odradek.client.admin.asking import Asking, Outcomes, given_id, outcome
-from odradek.client.admin.operations import Operation, operations
 from odradek.client.admin.ways import Anywhere, Leaders, look
 from odradek.client.connection import Connection
 from odradek.client.errors import KafkaError, refused
@@ -27,6 +26,7 @@ from odradek.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from odradek.wire.operations import Operation, operations
 
 BY_DEFAULT: Final = -1  # of the cluster
 HIGH_WATERMARK: Final = -1  # delete_records: all that can be deleted

@@ -1,9 +1,9 @@
-"""What somebody may do with a thing of the cluster."""
+"""What somebody may do with a thing of a cluster, and sets of that as bit fields."""
 
 from enum import IntEnum
 from typing import Final
 
-NOT_ASKED: Final = -(1 << 31)
+NOT_ASKED: Final = -(1 << 31)  # instead of a bit field, where nobody wants it
 
 
 class Operation(IntEnum):
@@ -24,6 +24,10 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+def bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
 def operations(bits: int) -> frozenset[Operation] | None:
-    """Those whose bits are set; None when nobody asked. One that is newer than this client is left out."""
+    """Those whose bits are set; None when nobody asked. One that is newer than this table is left out."""
     return None if bits == NOT_ASKED else frozenset(each for each in Operation if bits >> each & 1)
