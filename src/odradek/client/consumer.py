@@ -17,7 +17,7 @@ Invariants
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.client.consumer_options import PROPERTIES, Options
@@ -198,13 +198,19 @@ class Consumer:
         else:
             await self._running.subscribe(self._wanted)
 
-    async def assign(self, partitions: Iterable[Place] | Mapping[Place, int | None]) -> None:
-        """Reads these instead of anything else, from the given offsets, or from what the group has committed, on.
+    async def assign(
+        self, partitions: Iterable[Place] | Mapping[Place, int | None], until: Mapping[Place, int] = MappingProxyType({})
+    ) -> None:
+        """Reads these instead of anything else, from the given offsets, or from what the group has committed, on; and, where
+        `until` has an offset, up to that, which nothing is fetched from.
 
         What the program has got before counts as done with."""
         wanted = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         self._wanted = None
-        await (await self._started()).assign({TopicPartition(*place): offset for place, offset in wanted.items()})
+        await (await self._started()).assign(
+            {TopicPartition(*place): offset for place, offset in wanted.items()},
+            {TopicPartition(*place): offset for place, offset in until.items()},
+        )
 
     async def unsubscribe(self) -> None:
         """Gives all up, done with what the program has got, and leaves the group."""

@@ -25,6 +25,7 @@ from odradek.client.metadata import NO_ID, NO_NODE, Metadata
 from odradek.client.reading import EARLIEST, LATEST, Reading
 from odradek.client.records import NO_EPOCH, NO_OFFSET, TopicPartition
 from odradek.client.unpacking import Unpacking
+from odradek.wire.batch import OFFSET_MAX
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchRequest, FetchResponse
 
@@ -122,9 +123,9 @@ class Fetcher:
 
     # -- what is read
 
-    def begin(self, place: TopicPartition, offset: int = NO_OFFSET, epoch: int = NO_EPOCH) -> Reading:
+    def begin(self, place: TopicPartition, offset: int = NO_OFFSET, epoch: int = NO_EPOCH, until: int = OFFSET_MAX) -> Reading:
         """Reads a partition from an offset on, or from where it is reset to."""
-        reading = self.readings[place] = Reading(place)
+        reading = self.readings[place] = Reading(place, until)
         if offset >= 0:
             reading.move(offset, epoch)
         else:
@@ -396,6 +397,7 @@ class Fetcher:
             reading.offset,
             aborted if self.taste.is_committed else (),
             checks_crcs=self.taste.checks_crcs,
+            until=reading.until,
         )
         self.buffer.add(Piece(reading, unpacking, answer))
         reading.offset, reading.last_epoch = max(next_offset, reading.offset), epoch
@@ -414,6 +416,7 @@ class Fetcher:
     def _is_wanted(self, reading: Reading, now_s: float) -> bool:
         return (
             reading.offset >= 0
+            and not reading.is_read_to_end
             and reading.pieces < PIECES_MAX
             and not reading.is_paused
             and not reading.is_withheld
@@ -423,7 +426,7 @@ class Fetcher:
 
     def _is_expected(self, reading: Reading) -> bool:
         """Whether it is read, now or soon: nobody shall wait at a broker for others meanwhile."""
-        return not reading.is_paused and (reading.is_placed or reading.target is not None)
+        return not reading.is_paused and not reading.is_read_to_end and (reading.is_placed or reading.target is not None)
 
     def _must_check(self, reading: Reading, version: int) -> bool:
         """Whether the leader has to be asked before, because a fetch of this version does not say."""

@@ -82,7 +82,7 @@ class Handing:
                 if given:
                     break
                 raise
-            if found.records:
+            if found.next_offset > found.offset:  # there may be no records, where compaction was
                 given.append(found)
                 size += len(found.records)
                 self._in_hand[reading] = reading.jumps

@@ -22,7 +22,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.client.accumulator import Accumulator
 from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery, TableDelivery
@@ -34,18 +34,15 @@ from odradek.client.machine import Machine
 from odradek.client.partitioner import Partitioner
 from odradek.client.producer_options import PROPERTIES, Options
 from odradek.client.properties import options
-from odradek.client.records import Committed, Delivered, GroupMetadata, Headers, TopicPartition
+from odradek.client.records import Committed, Delivered, GroupMetadata, Headers, SharedTransaction, TopicPartition
 from odradek.client.sender import Sender
 from odradek.client.transaction import State, Transactions
-from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.records import encode_headers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ARROW_BATCH_BYTES: Final = 1_000_000  # a little less than a topic takes, unless it is told otherwise
-ARROW_SAMPLE_ROWS: Final = 256
 HeadersGiven = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 
 
@@ -219,40 +216,40 @@ class Producer:
 
         The table has a column `value`, and may have `key`, `headers` (a list of structs of key and value), `timestamp` and
         `partition`. What this gives can be awaited: where the rows are. Needs `odradek[arrow]`."""
-        from odradek.client.arrow.encode import encode
+        from odradek.client.arrow.encode import codec_that_pays, encode
 
-        transactions, number = self.transactions, self._check()
+        number = self._check()
         found = self._topics.get(topic) or await self._topic(topic)
-        partitioner, accumulator = found.partitioner, self.accumulator
+        partitioner = found.partitioner
         encoded = encode(
             table,
             partitioner.count,
             now_ms=self.wall_ms(),
-            batch_size=ARROW_BATCH_BYTES,
-            codec=self._arrow_codec(topic, table, partitioner.count),
+            codec=codec_that_pays(table, partitioner.count, self._compression(topic)),
             level=self.options.compression_level,
             turns=partitioner.candidates,
             keyless_rows=found.keyless_rows,
         )
         found.keyless_rows = encoded.keyless_rows
-        batches = []
-        for partition, count, data in encoded.batches:
+        return await self._send_built(found, encoded.batches, number)
+
+    async def send_batches(self, topic: str, batches: Iterable[tuple[int, int, bytearray]]) -> TableDelivery:
+        """Takes record batches on their way that were built elsewhere (`odradek.client.arrow.encode`): the partition of each,
+        its number of records, and its bytes, which are changed here."""
+        number = self._check()
+        return await self._send_built(self._topics.get(topic) or await self._topic(topic), batches, number)
+
+    async def _send_built(self, topic: Topic, batches: Iterable[tuple[int, int, bytearray]], number: int) -> TableDelivery:
+        transactions, accumulator = self.transactions, self.accumulator
+        taken = []
+        for partition, count, data in batches:
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
             if transactions is not None:
                 transactions.check_same(number)
-            batches.append(accumulator.append_built(found.lanes[partition], data, count, self.now_s()))
+            taken.append(accumulator.append_built(topic.lanes[partition], data, count, self.now_s()))
             self._sender.wake()
-        return TableDelivery(batches)
-
-    def _arrow_codec(self, topic: str, table: "pa.Table | pa.RecordBatch", partition_count: int) -> Codec:
-        """What was asked for, or whether lz4 pays for the first rows."""
-        if self.options.codec is not None:
-            return self.options.codec
-        from odradek.client.arrow.encode import encode
-
-        sample = next(encode(table[:ARROW_SAMPLE_ROWS], partition_count, now_ms=0).batches, None)
-        return Codec.NONE if sample is None else Codec(self._compression(topic).choose(bytes(sample.data))[0])
+        return TableDelivery(taken)
 
     def _check(self) -> int:
         """Raises when nothing may be sent now; gives which transaction it would be in."""
@@ -368,6 +365,18 @@ class Producer:
     async def begin_transaction(self) -> None:
         """For who cannot use `async with producer.transaction()`: it has to be committed or aborted."""
         await self._transactional.begin()
+
+    def share_transaction(self) -> SharedTransaction:
+        """The transaction that is open, for producers of other processes: each writes to other partitions than all the rest.
+        What they had has to be written before it is committed here."""
+        return self._transactional.share()
+
+    def join_transaction(self, shared: SharedTransaction) -> None:
+        """Sends in a transaction that another producer has begun, until the next is joined; `flush` tells whether all of it is
+        written."""
+        if self.accumulator.active:
+            raise InvalidOption("what was sent in the last transaction is not written yet: flush first")
+        self._transactional.join(shared)
 
     async def commit_transaction(self) -> None:
         """TransactionFailed when it has to be aborted instead."""

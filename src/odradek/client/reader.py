@@ -8,6 +8,7 @@ Invariants
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from odradek.client.cluster import Cluster
@@ -24,6 +25,7 @@ from odradek.client.holding import Holding
 from odradek.client.offsets import Offsets
 from odradek.client.reading import Reading
 from odradek.client.records import Committed, GroupMetadata, Record, TopicPartition
+from odradek.wire.batch import OFFSET_MAX
 
 TURN_SECONDS: Final = 0.01  # after which others get their turn, before more is given
 CHUNK_SECONDS: Final = 0.05  # that an iteration shall take at most between two such turns
@@ -103,7 +105,9 @@ class Reader:
         with suppress(KafkaError):
             await self.cluster.refresh()
 
-    async def assign(self, places: Mapping[TopicPartition, int | None]) -> None:
+    async def assign(
+        self, places: Mapping[TopicPartition, int | None], until: Mapping[TopicPartition, int] = MappingProxyType({})
+    ) -> None:
         self.handing.finish()
         await self.stop_reading()
         for topic in dict.fromkeys(place.topic for place in places):
@@ -111,13 +115,13 @@ class Reader:
         committed = dict.fromkeys(place for place, offset in places.items() if offset is None)
         known = await self.offsets.committed(committed) if self.offsets is not None else {}
         for place, offset in places.items():
-            found = known.get(place)
+            found, end = known.get(place), until.get(place, OFFSET_MAX)
             if offset is not None:
-                self.fetcher.begin(place, offset)
+                self.fetcher.begin(place, offset, until=end)
             elif found is not None:
-                self.fetcher.begin(place, found.offset, found.leader_epoch)
+                self.fetcher.begin(place, found.offset, found.leader_epoch, until=end)
             else:
-                self.fetcher.begin(place)
+                self.fetcher.begin(place, until=end)
             if self.commits is not None:
                 self.commits.start_from(place, found.offset if found is not None else None)
         self.fetcher.learn(self.cluster.metadata)

@@ -10,6 +10,7 @@ from typing import Final
 
 from odradek.client.metadata import NO_ID, NO_NODE
 from odradek.client.records import NO_EPOCH, NO_OFFSET, TopicPartition
+from odradek.wire.batch import OFFSET_MAX
 
 LATEST: Final = -1  # timestamps, as ListOffsets knows them
 EARLIEST: Final = -2
@@ -43,10 +44,12 @@ class Reading:
         "target",
         "topic_id",
         "tries",
+        "until",
     )
 
-    def __init__(self, place: TopicPartition) -> None:
+    def __init__(self, place: TopicPartition, until: int = OFFSET_MAX) -> None:
         self.place = place
+        self.until = until  # nothing from there on is wanted
         self.moves = self.jumps = 0
         self.offset = self.given = self.done = NO_OFFSET
         self.last_epoch = self.given_epoch = self.done_epoch = NO_EPOCH  # of the batch before each of them
@@ -101,6 +104,11 @@ class Reading:
     @property
     def is_placed(self) -> bool:
         return self.offset >= 0
+
+    @property
+    def is_read_to_end(self) -> bool:
+        """All that is wanted was fetched."""
+        return self.offset >= self.until
 
     @property
     def is_open(self) -> bool:

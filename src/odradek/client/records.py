@@ -35,8 +35,8 @@ class Record(msgspec.Struct, gc=False):
 class Batches(NamedTuple):
     """Of one partition, as a broker sent them: whole record batches one after the other, for who decodes them otherwise.
 
-    What lies below `offset` was read before; what `aborted` transactions wrote, from their first offset to their producer's
-    next abort marker, is not to be read, and control batches never are.
+    What lies below `offset` was read before, what is from `next_offset` on is not wanted; what `aborted` transactions wrote,
+    from their first offset to their producer's next abort marker, is not to be read, and control batches never are.
     """
 
     partition: TopicPartition
@@ -70,6 +70,16 @@ class Committed(msgspec.Struct, frozen=True):
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+
+
+class SharedTransaction(NamedTuple):
+    """A transaction that producers of several processes write in, each to other partitions. One of them has begun it, and ends
+    it when all have written what they had."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    is_implicit: bool  # brokers add partitions by themselves
 
 
 class GroupMetadata(NamedTuple):

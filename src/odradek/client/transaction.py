@@ -9,7 +9,9 @@ Invariants
  1. A transaction of which anything failed is aborted, whatever the program wants.
  2. Who was fenced does nothing more.
  3. What waits for room when its transaction ends is in no other one.
- 4. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
+ 4. Nobody ends a transaction that was joined but who has begun it; and the next one has another epoch, so that what others
+    count in their partitions begins anew.
+ 5. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from typing import Any, Final
 from odradek.client.cluster import LOST_COORDINATOR, TRANSACTION, Cluster, forget_failure
 from odradek.client.errors import Fenced, InvalidOption, KafkaError, Refused, TransactionFailed, known_code, refused
 from odradek.client.identity import NAMES_UNTIL
-from odradek.client.records import Committed, GroupMetadata, TopicPartition
+from odradek.client.records import Committed, GroupMetadata, SharedTransaction, TopicPartition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 from odradek.wire.messages import (
@@ -82,6 +84,8 @@ class Transactions:
         self.is_implicit = False
         self.has_begun = False  # a broker may know of it
         self.has_failed_batch = False
+        self.is_shared = False  # others write in it, with numbers of their own
+        self.is_joined = False  # it is another's
         self.added: set[TopicPartition] = set()
         self.groups: set[str] = set()
         self._to_add: dict[TopicPartition, None] = {}
@@ -171,11 +175,28 @@ class Transactions:
             await self._init()
         if self.state is not State.READY:
             raise InvalidOption("a transaction is open already: a producer has one at a time")
+        self._open()
+
+    def _open(self) -> None:
         self.state, self.error = State.OPEN, None
         self.number += 1
-        self.has_begun = self.has_failed_batch = False
+        self.has_begun = self.has_failed_batch = self.is_shared = self.is_joined = False
         self.added.clear()
         self.groups.clear()
+
+    def share(self) -> SharedTransaction:
+        self.check()
+        self.has_begun = self.is_shared = True
+        return SharedTransaction(self.transactional_id, self.producer_id, self.epoch, self.is_implicit)
+
+    def join(self, shared: SharedTransaction) -> None:
+        if shared.transactional_id != self.transactional_id:
+            raise InvalidOption(f"the transaction is of {shared.transactional_id}, the producer is {self.transactional_id}")
+        if self.state in (State.OPEN, State.FAILED) and not self.is_joined:
+            raise InvalidOption("a transaction is open already: a producer has one at a time")
+        _, self.producer_id, self.epoch, self.is_implicit = shared
+        self._open()
+        self.is_joined = True
 
     async def _init(self) -> None:
         """Gets an id and an epoch, and fences whoever had them: its open transaction is aborted."""
@@ -201,13 +222,15 @@ class Transactions:
         """Everything that was sent has been answered. Of a transaction that failed, only an abort."""
         if self._adding is not None:
             await asyncio.wait([self._adding])
+        if self.is_joined:
+            raise InvalidOption("a transaction is ended by the producer that has begun it")
         if self.state not in (State.OPEN, State.FAILED):
             self.check()
         if is_commit and self.state is State.FAILED:
             raise self.failure()
         if self.has_begun:
             await self._end(is_commit=is_commit)
-        needs_epoch = not self.is_implicit and self.has_failed_batch
+        needs_epoch = not self.is_implicit and (self.has_failed_batch or self.is_shared)
         self.state = State.NEW if needs_epoch else State.READY
 
     async def _end(self, *, is_commit: bool) -> None:

@@ -1,7 +1,7 @@
 """What one partition's part of a fetch answer holds: batch after batch made into records, when the program gets there.
 
 Invariants
- 1. Nothing below the offset that is wanted is given, and nothing of a batch that is cut off at the end.
+ 1. Nothing below the offset that is wanted is given, nothing from `until` on, and nothing of a batch that is cut off.
  2. Control batches are stepped over; so are, for who reads what is committed, those of transactions that were aborted.
  3. `next_offset` is after the last batch that was unpacked, whatever was in it; a batch is decompressed once.
  4. What `take` gives at once was written in one leader epoch: `last_epoch`.
@@ -14,7 +14,7 @@ from typing import Final
 from odradek.client.errors import Corrupt
 from odradek.client.records import NO_EPOCH, Batches, Record, TopicPartition
 from odradek.wire import varint
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, check, read_header
+from odradek.wire.batch import HEADER_SIZE, OFFSET_MAX, BatchHeader, check, read_header
 from odradek.wire.control import ControlType, read_control_type
 from odradek.wire.errors import ProtocolError
 from odradek.wire.records import PAYLOAD_SIZE_MAX, ZIGZAG, payload, read_headers, records
@@ -33,8 +33,10 @@ class Unpacking:
         aborted: Iterable[Aborted] = (),
         *,
         checks_crcs: bool = True,
+        until: int = OFFSET_MAX,
     ) -> None:
         self.place = place
+        self.until = until
         self.next_offset = offset
         self.last_epoch = NO_EPOCH
         self._data = data
@@ -73,10 +75,12 @@ class Unpacking:
     # -- one batch
 
     def _header(self) -> BatchHeader | None:
-        """Of the batch that is next; None when it is cut off, as the last of an answer may be."""
+        """Of the batch that is next; None when it is cut off, as the last of an answer may be, or not wanted."""
         try:
             header = read_header(self._data, self._at)
-            if self._at + header.size > len(self._data):
+            if header.base_offset >= self.until:
+                self.next_offset = self.until
+            if self._at + header.size > len(self._data) or header.base_offset >= self.until:
                 self._at = len(self._data)
                 return None
             if self._checks_crcs:
@@ -115,10 +119,12 @@ class Unpacking:
             raise self._corrupt(error) from error
         if header.base_offset < self.next_offset:
             into[count:] = [record for record in into[count:] if record.offset >= self.next_offset]
+        if header.next_offset > self.until:
+            into[count:] = [record for record in into[count:] if record.offset < self.until]
 
     def _pass(self, header: BatchHeader) -> None:
         self._at += header.size
-        self.next_offset = max(self.next_offset, header.next_offset)
+        self.next_offset = max(self.next_offset, min(header.next_offset, self.until))
         self.last_epoch = header.leader_epoch
 
     def _corrupt(self, error: Exception) -> Corrupt:

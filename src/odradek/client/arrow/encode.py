@@ -26,6 +26,7 @@ from odradek.client.arrow.record_writer import (
     write_records,
 )
 from odradek.client.arrow.table import read_partitions, read_sources
+from odradek.client.batches import Compression
 from odradek.wire.batch import (
     MAGIC,
     NO_LEADER_EPOCH,
@@ -37,7 +38,8 @@ from odradek.wire.batch import (
 )
 from odradek.wire.compression import Codec
 
-BATCH_SIZE: Final = 1024 * 1024
+BATCH_SIZE: Final = 1_000_000  # a little less than a topic takes, unless it is told otherwise
+SAMPLE_ROWS: Final = 256
 BATCH_SIZE_MAX: Final = (1 << 31) - 1
 TURN_ROWS: Final = 1024
 
@@ -97,6 +99,14 @@ def encode(
     payloads = _write(sources, now_ms, numbers, sizes, batches)
     del owners  # the addresses in the sources are good up to here
     return Encoded(_assembled(batches, payloads, codec, level), keyless_rows)
+
+
+def codec_that_pays(table: pa.Table | pa.RecordBatch, partition_count: int, compression: Compression) -> Codec:
+    """What was asked for, or whether lz4 pays for the first rows."""
+    if compression.codec is not None:
+        return compression.codec
+    sample = next(encode(table[:SAMPLE_ROWS], partition_count, now_ms=0).batches, None)
+    return Codec.NONE if sample is None else Codec(compression.choose(bytes(sample.data))[0])
 
 
 def _write(sources: Sources, now_ms: int, numbers: Int32s, sizes: Int64s, batches: Int64s) -> pa.Buffer:

@@ -15,10 +15,18 @@ def table_of(fetched: Sequence[Batches], columns: Sequence[str] | None, *, is_co
     """CRCs were checked when it came. Corrupt, with the place, when the records are not what they should be all the same."""
     wanted = COLUMNS if columns is None else columns
     parts: list[pa.RecordBatch] = []
-    for place, data, offset, _, aborted in fetched:
+    for place, data, offset, next_offset, aborted in fetched:
         transactions = aborted if is_committed else None
         try:
-            found = decode(data, *place, columns=wanted, fetch_offset=offset, aborted=transactions, check_crcs=False)
+            found = decode(
+                data,
+                *place,
+                columns=wanted,
+                fetch_offset=offset,
+                end_offset=next_offset,
+                aborted=transactions,
+                check_crcs=False,
+            )
         except ProtocolError as error:
             raise Corrupt(f"{place}: {error}", topic=place.topic, partition=place.partition, offset=offset) from error
         parts += found.batches

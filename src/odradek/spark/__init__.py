@@ -1,0 +1,1 @@
+"""Spark: topics as a source and a sink, `format("odradek")`."""

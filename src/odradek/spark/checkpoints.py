@@ -1,0 +1,44 @@
+"""What Spark has written down about a batch before its tasks start: `offsets/N` in the checkpoint, how far each source is read.
+
+The first line is the version of the format, the second holds what is none of ours; then comes a line for each source, its
+offsets as JSON, or `-` where it has none. Version 2 has the id of the source and a colon before the JSON.
+"""
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.spark.options import Offsets, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAMED: Final = re.compile(r"[^{:]+:(?=\{)")
+
+
+def input_offsets(spark: "SparkSession", checkpoint: str, batch_id: int) -> Offsets:
+    """How far the topics are read that are sources of the batch."""
+    text = read_text(spark, f"{checkpoint}/offsets/{batch_id}")
+    found: Offsets = {}
+    for line in text.splitlines()[2:]:
+        found.update(topic_offsets(NAMED.sub("", line, count=1)))
+    return found
+
+
+def topic_offsets(line: str) -> Offsets:
+    """None, of a source that is no topic."""
+    try:
+        return from_json(json.loads(line))
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def read_text(spark: "SparkSession", path: str) -> str:
+    """Through Hadoop: a checkpoint may be anywhere."""
+    jvm: Any = spark.sparkContext._jvm
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    stream = where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).open(where)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()

@@ -1,0 +1,331 @@
+"""Writes what a streaming query makes into topics exactly once: one transaction for each micro-batch.
+
+    query = to_topics(frame, name="totals", checkpoint="/data/totals", bootstrap="127.0.0.1:9092", topic="totals").start()
+
+The driver begins a transaction, the tasks write in it, each to partitions that no other writes to, and the driver ends it,
+together with a marker that names query and batch and, for a group, the offsets that the batch has read. A driver that comes
+after one that died fences it, reads the marker, and knows whether the batch that Spark does again is out already.
+
+Rows become record batches in the tasks that have them; whole batches, and not rows, are then shuffled to the one task that
+writes to their partition.
+
+Invariants
+ 1. A batch is committed with its marker, or not at all; a batch whose marker is there is not written again.
+ 2. Nobody reads a marker before it has become the owner of the transactional id.
+ 3. A task that is done again writes nothing, and neither does one in whose partitions this transaction has been at work: the
+    transaction is aborted, and the batch done again in the next one, with another epoch.
+ 4. Nothing is committed of a batch in which a task that writes has failed, or two have written to one partition.
+ 5. Where it is not known whether a transaction was committed, nothing is concluded: the marker says.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from time import sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.client.errors import Fenced, KafkaError
+from odradek.client.producer import Producer
+from odradek.client.records import SharedTransaction, TopicPartition
+from odradek.spark import clients, markers
+from odradek.spark.checkpoints import input_offsets
+from odradek.spark.markers import Marker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+ENCODED: Final = "topic string, partition int, record_count int, batch binary"
+WRITTEN: Final = "topic string, partition int, record_count bigint"
+QUERY: Final = "sql.streaming.queryId"  # where Spark says whose batch it is
+ATTEMPTS_MAX: Final = 5
+PAUSE_SECONDS: Final = 0.5
+TIMEOUT_MS: Final = 300_000
+log = logging.getLogger(__name__)
+
+
+def to_topics(
+    frame: "DataFrame",
+    *,
+    name: str,
+    checkpoint: str,
+    bootstrap: str = "127.0.0.1:9092",
+    topic: str | None = None,
+    group: str | None = None,
+    co_partitioned: bool = False,
+    properties: dict[str, str] | None = None,
+) -> "DataStreamWriter":
+    """A writer for a stream of records (value; key, headers, timestamp, partition and topic if they are wanted), to be started.
+
+    `name` becomes the transactional id: a query has it for itself, and keeps it. `group`: the topics that the query reads are
+    of the same cluster, and how far it has is committed as that group's offsets. `co_partitioned`: rows for one partition are in
+    one of Spark's partitions already, so that nothing need be shuffled."""
+    from odradek.spark.producing import check_columns
+
+    check_columns(frame.columns, topic)
+    sink = Sink(
+        name,
+        {"bootstrap.servers": bootstrap, **(properties or {})},
+        checkpoint=checkpoint,
+        topic=topic,
+        group=group,
+        co_partitioned=co_partitioned,
+    )
+    return frame.writeStream.option("checkpointLocation", checkpoint).foreachBatch(sink.write)
+
+
+class RefusedTwice(Exception):
+    """A task would have written what another may have written."""
+
+
+class Sink:
+    """Of one query, in the driver."""
+
+    def __init__(
+        self,
+        name: str,
+        properties: dict[str, str],
+        *,
+        checkpoint: str,
+        topic: str | None,
+        group: str | None,
+        co_partitioned: bool = False,
+    ) -> None:
+        self.name = name
+        self.properties = {"transaction.timeout.ms": str(TIMEOUT_MS), **properties, "transactional.id": name}
+        self.shared = {key: value for key, value in properties.items() if key == "bootstrap.servers"}
+        self.checkpoint, self.topic, self.group, self.co_partitioned = checkpoint, topic, group, co_partitioned
+        self.records_written = 0
+        self._producer: Producer | None = None
+        self._is_certain = False  # that the last batch is out
+
+    # -- a batch
+
+    def write(self, frame: "DataFrame", batch_id: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY)
+        marker = Marker(query or self.checkpoint, batch_id)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                if self._is_out(marker):
+                    log.info("%s: batch %d is out already", self.name, batch_id)
+                    if attempt == 1:
+                        evaluate(frame)
+                else:
+                    self._write(frame, marker)
+                self._is_certain = True
+                return
+            except Fenced:
+                self._leave()
+                raise
+            except Exception as error:  # whatever Spark makes of what fails in its tasks
+                self._leave()
+                if attempt == ATTEMPTS_MAX:
+                    raise
+                log.warning("%s: batch %d is tried again: %s", self.name, batch_id, first_line(error))
+                sleep(PAUSE_SECONDS * attempt)
+
+    def _is_out(self, marker: Marker) -> bool:
+        """Begins a transaction, as the only owner of the id from now on; then the marker of the last one can be trusted."""
+        if self._producer is None:
+            self._producer = clients.run(start(self.properties, self.shared))
+        clients.run(self._producer.begin_transaction())
+        if self._is_certain:
+            return False
+        found = clients.run(markers.last(self.shared, self.name))
+        if found != marker:
+            return False
+        clients.run(self._producer.abort_transaction())
+        return True
+
+    def _write(self, frame: "DataFrame", marker: Marker) -> None:
+        producer = self._producer
+        assert producer is not None
+        self._is_certain = False
+        shared = producer.share_transaction()
+        spark = frame.sparkSession
+        with watched(spark.sparkContext) as has_failed:
+            written = self._job(frame, shared, marker.batch).collect()
+        if has_failed():
+            raise RefusedTwice("a task that writes has failed on the way")
+        places = [(row.topic, row.partition) for row in written]
+        if len(set(places)) < len(places):
+            raise RefusedTwice(f"two tasks have written to one partition, of {sorted(places)}")
+        offsets = input_offsets(spark, self.checkpoint, marker.batch) if self.group is not None else {}
+
+        async def end() -> None:
+            await markers.send(producer, self.name, marker)
+            if self.group is not None and offsets:
+                await producer.send_offsets(offsets, self.group)
+            await producer.commit_transaction()
+
+        clients.run(end())
+        self.records_written += sum(row.record_count for row in written)
+
+    def _job(self, frame: "DataFrame", shared: SharedTransaction, batch_id: int) -> "DataFrame":
+        """Rows to record batches, these to the tasks that write to their partitions, and what came of it."""
+        writing = Writing(self.properties, self.topic, shared)
+        if self.co_partitioned:
+            return frame.mapInArrow(writing.encode_and_write, WRITTEN)
+        if not {"key", "partition"} & set(frame.columns):
+            owners = self._partitions()
+            if owners:
+                writing.owners, writing.turn = owners, batch_id
+                return frame.coalesce(owners).mapInArrow(writing.encode_and_write_own, WRITTEN)
+        encoded = frame.mapInArrow(writing.encode, ENCODED)
+        tasks = frame.sparkSession.sparkContext.defaultParallelism
+        return encoded.repartition(tasks, "topic", "partition").mapInArrow(writing.write, WRITTEN)
+
+    def _partitions(self) -> int:
+        """Of the one topic that rows without keys go to."""
+        assert self._producer is not None
+        return len(clients.run(self._producer.partitions(self.topic))) if self.topic is not None else 0
+
+    def _leave(self) -> None:
+        """Aborts what is open, as far as that is possible. Whoever begins again reads the marker first."""
+        self._is_certain = False
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+
+        async def leave() -> None:
+            try:
+                await producer.abort_transaction()
+            except KafkaError as error:
+                log.info("%s: the transaction is left to its end: %s", self.name, error)
+            await producer.close(is_hasty=True)
+
+        clients.run(leave())
+
+    def close(self) -> None:
+        self._leave()
+
+
+async def start(properties: dict[str, str], shared: dict[str, str]) -> Producer:
+    from odradek.client.admin.admin import Admin
+
+    async with Admin.of(shared) as admin:
+        await markers.make_topic(admin)
+    producer = Producer.of(properties)
+    await producer.start()
+    return producer
+
+
+def evaluate(frame: "DataFrame") -> None:
+    """A query with state fails when a batch of it is not computed, whoever wants the result."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def first_line(error: Exception) -> str:
+    text = str(error).strip()
+    refused = [line for line in text.splitlines() if "RefusedTwice" in line]
+    return (refused or text.splitlines() or [type(error).__name__])[-1 if refused else 0][:300]
+
+
+@contextmanager
+def watched(context: Any) -> Iterator[Callable[[], bool]]:
+    """Gives whether a task of the last stage of what ran meanwhile has failed, or the stage was begun again."""
+    tag = f"odradek-{uuid.uuid4()}"
+    context.addJobTag(tag)
+
+    def has_failed() -> bool:
+        spark = context._jsc.sc()
+        spark.listenerBus().waitUntilEmpty()
+        tracker = spark.statusTracker()
+        for job in tracker.getJobIdsForTag(tag):
+            stage = max(tracker.getJobInfo(job).get().stageIds())
+            info = tracker.getStageInfo(stage)
+            if info.isEmpty() or info.get().currentAttemptId() or info.get().numFailedTasks():
+                return True
+        return False
+
+    try:
+        yield has_failed
+    finally:
+        context.removeJobTag(tag)
+
+
+class Writing:
+    """What tasks do. Travels to the workers."""
+
+    def __init__(self, properties: dict[str, str], topic: str | None, shared: SharedTransaction) -> None:
+        self.properties, self.topic, self.shared = properties, topic, shared
+        self.owners = 1  # tasks at most, each of which has one partition of so many for itself,
+        self.turn = 0  # in each batch another
+
+    def encode(self, batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        """Record batches, as rows."""
+        import pyarrow as pa
+
+        from odradek.spark.producing import Encoder, producer
+
+        names = ["topic", "partition", "record_count", "batch"]
+        kinds = [pa.string(), pa.int32(), pa.int32(), pa.binary()]
+        with producer(self.properties) as sender:
+            for each in Encoder(sender, self.topic).encode(batches):
+                columns = [pa.array([part], kind) for part, kind in zip(each, kinds)]
+                yield pa.RecordBatch.from_arrays(columns, names)
+
+    def write(self, batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        """What was encoded, of partitions that no other task writes to."""
+
+        def rows() -> Iterator[tuple[str, int, int, bytearray]]:
+            for batch in batches:
+                topics, partitions, counts, data = batch.columns
+                for row in range(batch.num_rows):
+                    place = topics[row].as_py(), partitions[row].as_py()
+                    yield *place, counts[row].as_py(), bytearray(data[row].as_buffer())
+
+        from odradek.spark.producing import producer
+
+        with producer(self.properties) as sender:
+            yield from self._write(sender, rows())
+
+    def encode_and_write(self, batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        """Both at once, of rows that are where they are to be written from."""
+        from odradek.spark.producing import Encoder, producer
+
+        with producer(self.properties) as sender:
+            yield from self._write(sender, Encoder(sender, self.topic).encode(batches))
+
+    def encode_and_write_own(self, batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        """The same, of rows that may go to any partition: each task has partitions of its own."""
+        from pyspark import TaskContext
+
+        from odradek.spark.producing import Encoder, producer
+
+        context = TaskContext.get()
+        assert context is not None
+        with producer(self.properties) as sender:
+            owned = (self.owners, (context.partitionId() + self.turn) % self.owners)
+            yield from self._write(sender, Encoder(sender, self.topic, owned).encode(batches))
+
+    def _write(self, sender: Producer, encoded: Iterable[tuple[str, int, int, bytearray]]) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            raise RefusedTwice("this task has been tried before, and may have written then")
+        sender.join_transaction(self.shared)
+        written: dict[TopicPartition, int] = {}
+        for topic, partition, count, data in encoded:
+            place = TopicPartition(topic, partition)
+            if place not in written:
+                self._check(place)
+            clients.run(sender.send_batches(topic, [(partition, count, data)]))
+            written[place] = written.get(place, 0) + count
+        clients.run(sender.flush())
+        columns = [[place.topic for place in written], [place.partition for place in written], [*written.values()]]
+        kinds = [pa.string(), pa.int32(), pa.int64()]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds)]
+        yield pa.RecordBatch.from_arrays(arrays, ["topic", "partition", "record_count"])
+
+    def _check(self, place: TopicPartition) -> None:
+        """A broker takes the same numbers from a second writer for a repetition, and writes nothing: nobody would notice."""
+        with clients.admin({"bootstrap.servers": self.properties["bootstrap.servers"]}) as admin:
+            found = clients.run(admin.describe_producers([place]))[place]
+        owner = (self.shared.producer_id, self.shared.epoch)
+        if owner in [(each.producer_id, each.producer_epoch) for each in found]:
+            raise RefusedTwice(f"{place} has been written to in this transaction, by another task")
