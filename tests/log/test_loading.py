@@ -311,6 +311,15 @@ def test_a_damaged_small_file_is_built_again(what: str, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
+def test_epochs_of_records_that_were_deleted_and_came_back_are_read_again(clean: bool) -> None:
+    log = rich_log()
+    log.close(NOW_MS)
+    content = b"0\n1\n3 20\n"  # as it was saved after records were deleted
+    disk = overwritten(sim(log).crash("kept"), SMALL_FILES["leader epochs"](log), content)
+    assert known(opened(disk, log.config, clean=clean, recovery_point=log.end_offset)) == known(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
 def test_missing_snapshots_are_made_up_for_by_reading_more(clean: bool) -> None:
     log = rich_log()
     log.close(NOW_MS)

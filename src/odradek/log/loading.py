@@ -73,7 +73,7 @@ def open_log(
         reload_producers(log, now_ms)
     else:
         recover(log, unsound, clean_offset, now_ms)
-    if epochs_lost and log.end_offset > log.start_offset:
+    if (epochs_lost or begin_late(log)) and log.end_offset > log.start_offset:
         rebuild_epochs(log)
     if log.end_offset < start_offset:  # the files with it are gone: nothing that is left may be shown
         log.reset_to(start_offset, now_ms)
@@ -107,6 +107,11 @@ def open_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
     except CorruptFile:
         disk.remove(path)
         return LeaderEpochs(disk, path), True
+
+
+def begin_late(log: Log) -> bool:
+    """Whether the log begins before its epochs do: these were saved when records were deleted that a power loss has brought back."""
+    return bool(log.epochs.entries) and log.epochs.entries[0].start_offset > log.start_offset
 
 
 def rebuild_epochs(log: Log) -> None:
