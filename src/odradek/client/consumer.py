@@ -199,7 +199,9 @@ class Consumer:
             await self._running.subscribe(self._wanted)
 
     async def assign(
-        self, partitions: Iterable[Place] | Mapping[Place, int | None], until: Mapping[Place, int] = MappingProxyType({})
+        self,
+        partitions: Iterable[Place] | Mapping[Place, int | None],
+        until: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int] = MappingProxyType({}),
     ) -> None:
         """Reads these instead of anything else, from the given offsets, or from what the group has committed, on; and, where
         `until` has an offset, up to that, which nothing is fetched from.

@@ -110,7 +110,8 @@ def open_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
 
 
 def begin_late(log: Log) -> bool:
-    """Whether the log begins before its epochs do: these were saved when records were deleted that a power loss has brought back."""
+    """Whether the log begins before its epochs do: they were saved when records were deleted that a power loss has brought
+    back."""
     return bool(log.epochs.entries) and log.epochs.entries[0].start_offset > log.start_offset
 
 

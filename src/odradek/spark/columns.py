@@ -44,8 +44,15 @@ TEXT: Final = Format("string")
 Refuse = Callable[["pa.RecordBatch", dict[int, str]], None]
 
 
+BAD: Final = StructType(  # records that cannot be decoded, as they came, and why
+    [*(StructField(name, TYPES[name]) for name in dead_letters.COLUMNS), StructField("error", StringType())]
+)
+
+
 def full_schema(options: ReadOptions) -> StructType:
     """What a query reads that asks for nothing else."""
+    if options.bad_records == "only":
+        return BAD
     kinds = {name: kind for name, kind in TYPES.items() if name != "headers" or options.has_headers}
     for name, chosen in (("key", options.key_format), ("value", options.value_format)):
         if chosen is not None:
@@ -67,6 +74,12 @@ class Columns:
         self.names = schema.fieldNames()
         self.decoders: dict[str, Decoder] = {}
         formats = {"key": options.key_format, "value": options.value_format}
+        self.is_bad_wanted = options.bad_records == "only"
+        if self.is_bad_wanted:
+            if schema.simpleString() != BAD.simpleString():
+                raise InvalidOption(f"badRecords=only has the columns {', '.join(BAD.names)}")
+            self.decoders = {name: decoder_of(chosen) for name, chosen in formats.items() if chosen is not None}
+            return
         for field in schema.fields:
             wanted = TYPES.get(field.name)
             if wanted is None:
@@ -86,7 +99,8 @@ class Columns:
     def wanted(self) -> list[str]:
         """What has to be read: where a record may be bad, all that is told of one."""
         more = dead_letters.COLUMNS if self.decoders else ()
-        return [*self.names, *(name for name in more if name not in self.names)]
+        names = [name for name in self.names if name in TYPES]
+        return [*names, *(name for name in more if name not in names)]
 
     def made(self, batches: Iterable["pa.RecordBatch"], refuse: Refuse) -> Iterator["pa.RecordBatch"]:
         """Rows for Spark. `refuse` is told of the rows that cannot be decoded, and why; they are left out."""
@@ -95,16 +109,34 @@ class Columns:
 
         target = to_arrow_schema(self.schema, timezone="UTC")
         for batch in batches:
-            made, bad = {name: batch.column(name) for name in self.names}, {}
-            for name, each in self.decoders.items():
-                made[name], refused = each.decode(batch.column(name))
-                bad.update({row: f"{name}: {error}" for row, error in refused})
+            made, bad = self._decoded(batch)
+            if self.is_bad_wanted:
+                if bad:
+                    yield bad_rows(batch, bad, target)
+                continue
             found = pa.RecordBatch.from_arrays([fitted(made[field.name], field.type) for field in target], schema=target)
             if bad:
                 refuse(batch, bad)
                 found = found.filter(pa.array([row not in bad for row in range(batch.num_rows)]))
             if found.num_rows:
                 yield found
+
+    def _decoded(self, batch: "pa.RecordBatch") -> tuple[dict[str, "pa.Array"], dict[int, str]]:
+        """The columns by name, and why the rows that cannot be decoded cannot."""
+        made, bad = {name: batch.column(name) for name in batch.schema.names}, {}
+        for name, each in self.decoders.items():
+            made[name], refused = each.decode(batch.column(name))
+            bad.update({row: f"{name}: {error}" for row, error in refused})
+        return made, bad
+
+
+def bad_rows(batch: "pa.RecordBatch", bad: dict[int, str], target: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    rows = sorted(bad)
+    found = batch.take(pa.array(rows))
+    columns = [found.column(name) for name in dead_letters.COLUMNS] + [pa.array([bad[row] for row in rows], pa.string())]
+    return pa.RecordBatch.from_arrays([fitted(each, field.type) for each, field in zip(columns, target)], schema=target)
 
 
 def fitted(array: "pa.Array", kind: Any) -> "pa.Array":

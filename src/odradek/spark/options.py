@@ -100,7 +100,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     isolation: Isolation = "read_committed"
     key_format: Format | None = None
     value_format: Format | None = None
-    bad_records: str = "fail"  # or drop, or the topic that takes them
+    bad_records: str = "fail"  # or drop, only (they are what is read), or the topic that takes them
 
 
 class WriteOptions(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ def refuser(options: ReadOptions) -> Refuse:
     match options.bad_records:
         case "fail":
             return fail
-        case "drop":
+        case "drop" | "only":
             return lambda _, __: None
     return lambda batch, errors: bury(options, batch, errors)
 

@@ -1,0 +1,191 @@
+"""One output of a pipeline: the frame of a function as a streaming query that writes it.
+
+Invariants
+ 1. Its sources read the columns that the frame needs: what it needs is known after it was made once, then it is made anew.
+ 2. Records and dead letters of a batch are in one transaction, with the offsets of what was read for them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from odradek.client.admin.topics import NewTopic
+from odradek.client.errors import Refused
+from odradek.pipelines import pruning
+from odradek.pipelines.records import RECORD, Key, records
+from odradek.pipelines.session import session
+from odradek.pipelines.topics import TopicFrame
+from odradek.spark import clients, dead_letters
+from odradek.spark.exactly_once import Sink
+from odradek.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from odradek.pipelines.pipeline import Pipeline
+
+
+class Target(Struct, frozen=True):
+    """Where rows go: to a `topic` (None: their own column says), a `table`, which is a compacted topic, or `files`."""
+
+    kind: Literal["topic", "table", "files"]
+    where: str | None
+    key: Any = None  # a Key
+    emit: Literal["final", "changes"] = "final"
+    co_partitioned: bool = False
+    format: str = ""
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def is_topic(self) -> bool:
+        return self.kind != "files"
+
+    @property
+    def mode(self) -> str:
+        return "append" if self.emit == "final" else "update"
+
+
+class Output:
+    def __init__(self, pipeline: "Pipeline", name: str, make: Callable[[], DataFrame], target: Target) -> None:
+        self.pipeline, self.name, self.make, self.target = pipeline, name, make, target
+        self.sink: Sink | None = None
+
+    @property
+    def title(self) -> str:
+        """Of the query; the group and the transactional id are called so too."""
+        return self.pipeline.name if self.name == self.pipeline.name else f"{self.pipeline.name}.{self.name}"
+
+    @property
+    def group(self) -> str:
+        return self.title
+
+    @property
+    def transactional_id(self) -> str:
+        return f"odradek-{self.title}"
+
+    # -- the frame
+
+    def frame(self) -> DataFrame:
+        """What the function gives, over sources that read what it needs."""
+        topics = self.pipeline.topics
+        for topic in topics:
+            topic.prune(None)
+        made = self._made()
+        used = [topic for topic in topics if topic.source is not None]
+        for topic, needed in zip(used, pruning.needed(made, [topic.source for topic in used])):
+            topic.prune(needed)
+        return self._made()
+
+    def _made(self) -> DataFrame:
+        """Records, for a topic: their columns are what is needed in the end."""
+        rows = self.make()
+        if not self.target.is_topic:
+            return rows
+        return records(rows, self.target.key, topic=self.target.where, is_table=self.target.kind == "table")
+
+    def _with_dead_letters(self, frame: DataFrame) -> DataFrame:
+        """And what this query could not read, as rows for another topic."""
+        topic = self.pipeline.dead_letters
+        claimed = self.pipeline.claimed(self)
+        if topic is None or not claimed:
+            return frame
+        if "topic" not in frame.columns:
+            frame = frame.withColumn("topic", F.lit(self.target.where))
+        frame = bytes_of(frame)
+        for each in claimed:
+            frame = frame.unionByName(dead_letter_rows(each, topic, self.pipeline.name), allowMissingColumns=True)
+        return frame
+
+    # -- the query
+
+    def start(self, checkpoint: str, *, trigger: Mapping[str, Any] | None = None) -> "StreamingQuery":
+        """`trigger` takes the place of the pipeline's."""
+        self._make_topics()
+        frame = self.frame()
+        when = dict(trigger) if trigger is not None else {"processingTime": self.pipeline.trigger}
+        if not self.target.is_topic:
+            writer = frame.writeStream.format(self.target.format).option("path", str(self.target.where))
+            writer = writer.partitionBy(*self.target.partition_by) if self.target.partition_by else writer
+        else:
+            frame = self._with_dead_letters(frame)
+            writer = frame.writeStream.foreachBatch(self._writing(frame.columns, checkpoint))
+        return (
+            writer.option("checkpointLocation", checkpoint)
+            .outputMode(self.target.mode)
+            .queryName(self.title)
+            .trigger(**when)
+            .start()
+        )
+
+    def _writing(self, columns: list[str], checkpoint: str) -> Callable[[DataFrame, int], None]:
+        topic = None if "topic" in columns else self.target.where
+        properties = {"bootstrap.servers": self.pipeline.bootstrap, **self.pipeline.properties}
+        if self.pipeline.delivery == "exactly-once":
+            self.sink = Sink(
+                self.transactional_id,
+                properties,
+                checkpoint=checkpoint,
+                topic=topic,
+                group=self.group,
+                co_partitioned=self.target.co_partitioned,
+            )
+            return self.sink.write
+
+        def write(frame: DataFrame, _: int) -> None:
+            options = {f"kafka.{name}": value for name, value in properties.items()}
+            if topic is not None:
+                options["topic"] = topic
+            frame.write.format("odradek").options(**options).mode("append").save()
+
+        return write
+
+    def stop(self) -> None:
+        """What the query had here, beside itself."""
+        sink, self.sink = self.sink, None
+        if sink is not None:
+            sink.close()
+
+    def _make_topics(self) -> None:
+        """Those that are written to, where they are not there yet."""
+        wanted = {}
+        if self.target.is_topic and self.target.where is not None:
+            configs = {"cleanup.policy": "compact"} if self.target.kind == "table" else {}
+            wanted[self.target.where] = configs
+        if self.pipeline.dead_letters is not None:
+            wanted[self.pipeline.dead_letters] = {}
+        with clients.admin({"bootstrap.servers": self.pipeline.bootstrap}) as admin:
+            for name, configs in wanted.items():
+                try:
+                    clients.run(admin.create_topics([NewTopic(name, configs=configs)]))
+                except Refused as error:
+                    if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                        raise
+
+
+def bytes_of(frame: DataFrame) -> DataFrame:
+    """Keys and values as bytes, as those of dead letters are."""
+    kinds = dict(frame.dtypes)
+    texts = [name for name in ("key", "value") if kinds.get(name) == "string"]
+    return frame.withColumns({name: F.encode(F.col(name), "UTF-8") for name in texts}) if texts else frame
+
+
+def dead_letter_rows(topic: TopicFrame, target: str, pipeline: str) -> DataFrame:
+    """What of a topic cannot be decoded, as it came, with where it was and why it is here in its headers."""
+    reader = session().readStream.format("odradek").options(**{**topic.source_options, "badRecords": "only"})
+    found = reader.load()
+    said = {
+        dead_letters.TOPIC: F.col("topic"),
+        dead_letters.PARTITION: F.col("partition").cast("string"),
+        dead_letters.OFFSET: F.col("offset").cast("string"),
+        dead_letters.ERROR: F.col("error"),
+        dead_letters.PIPELINE: F.lit(pipeline),
+    }
+    headers = [F.struct(F.lit(name).alias("key"), F.encode(each, "UTF-8").alias("value")) for name, each in said.items()]
+    return found.select("key", "value", "timestamp", F.lit(target).alias("topic"), F.array(*headers).alias("headers"))
+
+
+assert {"key", "value", "timestamp", "topic", "headers"} <= RECORD
+__all__ = ["Key", "Output", "Target"]

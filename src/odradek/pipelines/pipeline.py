@@ -1,0 +1,174 @@
+"""A pipeline: topics that it reads, and functions whose frames it writes, each as a query of its own.
+
+Invariants
+ 1. Each output is a query: it has a checkpoint, a transactional id and a consumer group to itself, all named after it.
+ 2. What is declared does nothing; `Output.start` does.
+ 3. A record that cannot be decoded is a dead letter of one output at most.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from pyspark.sql import DataFrame
+
+from odradek.client.errors import InvalidOption
+from odradek.pipelines.lazy import LazyFrame
+from odradek.pipelines.output import Output, Target
+from odradek.pipelines.records import Key
+from odradek.pipelines.session import session
+from odradek.pipelines.topics import TopicFrame
+
+NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
+BOOTSTRAP: Final = "ODRADEK_BOOTSTRAP"
+Make = Callable[[], DataFrame]
+Delivery = Literal["exactly-once", "at-least-once"]
+Emit = Literal["final", "changes"]
+declared: dict[str, "Pipeline"] = {}  # by the files that were read
+
+
+class Pipeline:
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        delivery: Delivery = "exactly-once",
+        bad_records: str = "fail",
+        trigger: str = "0 seconds",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`bootstrap`: of the cluster that is read and written; without it, ODRADEK_BOOTSTRAP, or 127.0.0.1:9092.
+
+        `bad_records`: `fail`, `drop`, or the name of a dead-letter topic. `trigger`: how often it looks for more. `properties`:
+        of its producers, as Kafka names them."""
+        if NAME.fullmatch(name) is None:
+            raise InvalidOption(f"name={name!r}: it has letters, digits, dots, - and _")
+        if delivery not in ("exactly-once", "at-least-once"):
+            raise InvalidOption(f"delivery={delivery!r}: it is exactly-once or at-least-once")
+        self.name = name
+        self.bootstrap = bootstrap or os.environ.get(BOOTSTRAP) or "127.0.0.1:9092"
+        self.delivery: Delivery = delivery
+        self.bad_records = bad_records
+        self.trigger = trigger
+        self.properties = dict(properties or {})
+        self.topics: list[TopicFrame] = []
+        self.outputs: list[Output] = []
+        declared[name] = self
+
+    @property
+    def spark(self) -> Any:
+        """The session, which is started when it is first asked for."""
+        return session()
+
+    @property
+    def dead_letters(self) -> str | None:
+        return None if self.bad_records in ("fail", "drop") else self.bad_records
+
+    def claimed(self, output: Output) -> list[TopicFrame]:
+        """The topics whose dead letters an output takes along: all of them, if it is the first that writes to a topic."""
+        first = next((each for each in self.outputs if each.target.is_topic), None)
+        return [each for each in self.topics if each.is_decoded] if output is first else []
+
+    # -- what is read
+
+    def topic(
+        self,
+        *names: str,
+        pattern: str | None = None,
+        value: str = "binary",
+        key: str = "string",
+        format: str = "json",  # noqa: A002
+        message: str | None = None,
+        starting: str = "earliest",
+        max_per_batch: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> DataFrame:
+        """A stream of the records of topics. `value` is `binary`, `string`, or what its fields are, as SQL writes it (for avro
+        and protobuf, their schema). The first run begins at `starting`: earliest, latest, or as startingOffsets has it."""
+        chosen = {"badRecords": "fail" if self.bad_records == "fail" else "drop", **(options or {})}
+        if max_per_batch is not None:
+            chosen["maxOffsetsPerTrigger"] = str(max_per_batch)
+        found = TopicFrame(
+            names,
+            pattern=pattern,
+            bootstrap=self.bootstrap,
+            value=value,
+            key=key,
+            format=format,
+            message=message,
+            starting=starting,
+            options=chosen,
+        )
+        self.topics.append(found)
+        return found
+
+    def latest(self, topic: str, *, value: str, key: str = "string", format: str = "json") -> DataFrame:  # noqa: A002
+        """The latest value of each key of a topic, without those that were deleted: a table to join streams with. It is read anew
+        for each batch."""
+        frame = TopicFrame(
+            (topic,),
+            pattern=None,
+            bootstrap=self.bootstrap,
+            value=value,
+            key=key,
+            format=format,
+            message=None,
+            starting="earliest",
+            options={"badRecords": "fail" if self.bad_records == "fail" else "drop"},
+        )
+        return LazyFrame(frame.load_latest)
+
+    def sql(self, query: str) -> DataFrame:
+        """What a query gives over the topics that were declared before, by their names."""
+
+        def make() -> DataFrame:
+            for each in self.topics:
+                for name in each.topics:
+                    each.createOrReplaceTempView(name.replace("-", "_").replace(".", "_"))
+            return session().sql(query)
+
+        return LazyFrame(make)
+
+    # -- what is written
+
+    def to_topic(
+        self,
+        topic: str | None = None,
+        *,
+        key: Key = None,
+        emit: Emit = "final",
+        co_partitioned: bool = False,
+    ) -> Callable[[Make], Make]:
+        """The rows of the frame that the function gives, to a topic, or to the one that their column `topic` names.
+
+        A frame with a column `value`, and none but those of records, is written as it is; of any other, rows become JSON. `emit`:
+        results that are `final`, or all their `changes`. `co_partitioned`: rows for one partition are together already."""
+        return self._output(Target("topic", topic, key=key, emit=emit, co_partitioned=co_partitioned), topic)
+
+    def table(self, topic: str, *, key: Key) -> Callable[[Make], Make]:
+        """Results that change, to a compacted topic: the last record of a key is its row. A row with true in a column `_deleted`
+        deletes its key."""
+        return self._output(Target("table", topic, key=key, emit="changes"), topic)
+
+    def to_files(
+        self,
+        path: str,
+        *,
+        format: str = "parquet",  # noqa: A002
+        partition_by: tuple[str, ...] = (),
+    ) -> Callable[[Make], Make]:
+        """The rows of the frame that the function gives, to files, through Spark's own sink: exactly once for who reads them with
+        Spark."""
+        return self._output(Target("files", path, emit="final", format=format, partition_by=partition_by), None)
+
+    def _output(self, target: Target, name: str | None) -> Callable[[Make], Make]:
+        def decorate(make: Make) -> Make:
+            chosen = name or str(getattr(make, "__name__", "output"))
+            if any(chosen == each.name for each in self.outputs):
+                raise InvalidOption(f"{self.name} has two outputs {chosen}")
+            self.outputs.append(Output(self, chosen, make, target))
+            return make
+
+        return decorate

@@ -1,0 +1,87 @@
+"""The Spark session of pipelines, with settings that fit them.
+
+Invariants
+ 1. What the user sets goes before what is set here.
+ 2. Every Python process of Spark is the one that this is: same interpreter, same packages.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from odradek.pipelines import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",  # two tasks that write the same would only be in each other's way
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.python.unix.domain.socket.enabled": "true",  # that of TCP waits 40 ms for the end of a task
+    "spark.python.daemon.module": "odradek.spark.daemon",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+SHUFFLE_PARTITIONS_MAX: Final = 8
+LOCAL: Final = "local"
+WRAPPER: Final = """#!/bin/sh
+# Python for Spark, without the archives that Spark puts before everything: it would compile them in each process.
+rest=$PYTHONPATH: kept=
+while [ -n "$rest" ]; do
+  case ${{rest%%:*}} in *.zip|'') ;; *) kept=$kept${{kept:+:}}${{rest%%:*}} ;; esac
+  rest=${{rest#*:}}
+done
+PYTHONPATH=$kept exec {python} "$@"
+"""
+
+
+def session(name: str = "odradek", *, master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """The session of this process: the one that there is, or a new one. NoJava when Spark cannot be started."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    java.check()
+    chosen = master or os.environ.get("ODRADEK_SPARK_MASTER") or "local[*]"
+    own = {"spark.sql.shuffle.partitions": str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX)), **DEFAULTS}
+    if chosen.startswith(LOCAL):
+        os.environ.setdefault("PYSPARK_PYTHON", wrapper())
+        own["spark.driver.host"] = own["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(chosen)
+    for key, value in {**own, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def wrapper() -> str:
+    """The path of a program that is this Python, without Spark's archives."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "odradek"
+    text = WRAPPER.format(python=sys.executable)
+    path = folder / f"python-{abs(hash_of(text)):x}"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        fresh.rename(path)
+    return str(path)
+
+
+def hash_of(text: str) -> int:
+    from zlib import crc32
+
+    return crc32(text.encode())

@@ -1,0 +1,132 @@
+"""Topics as frames: what a pipeline reads.
+
+Each field of a value is a column, and where a record comes from is in columns that begin with `_`. A topic whose values have
+no fields has one column `value`.
+
+Invariants
+ 1. A topic reads the columns that its query needs, and no others.
+ 2. A record that cannot be decoded is in no frame; what becomes of it is the pipeline's choice.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import DataType, StructType
+
+from odradek.client.errors import InvalidOption
+from odradek.pipelines.lazy import LazyFrame
+from odradek.pipelines.session import session
+from odradek.spark.columns import TYPES
+
+PLAIN: Final = ("binary", "string")
+PLACE: Final = {"key": "_key", "topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
+HEADERS: Final = "_headers"
+
+
+class TopicFrame(LazyFrame):
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        pattern: str | None,
+        bootstrap: str,
+        value: str,
+        key: str,
+        format: str,  # noqa: A002
+        message: str | None,
+        starting: str,
+        options: Mapping[str, str],
+    ) -> None:
+        super().__init__(self._load)
+        if key not in PLAIN:
+            raise InvalidOption(f"key={key!r}: it is string or binary")
+        if bool(names) == bool(pattern):
+            raise InvalidOption("a topic is named, or found by a pattern")
+        self.topics, self.pattern, self.value, self.key = tuple(names), pattern, value, key
+        self.columns_needed: set[str] | None = None  # of the source; None for all
+        self.source: DataFrame | None = None
+        chosen = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(names)}
+        self.source_options: dict[str, str] = {
+            "kafka.bootstrap.servers": bootstrap,
+            "startingOffsets": starting,
+            **{name: text for name, text in chosen.items() if text},
+            **options,
+        }
+        if value not in PLAIN:
+            self.source_options |= {"valueFormat": format, "valueSchema": value, **({"valueMessage": message} if message else {})}
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether there can be records that are not what they should be."""
+        return "valueFormat" in self.source_options or "string" in (self.key, self.value)
+
+    @property
+    def title(self) -> str:
+        return ", ".join(self.topics) or str(self.pattern)
+
+    def prune(self, needed: set[str] | None) -> None:
+        """It is made anew, with these columns of the source."""
+        self.columns_needed = needed
+        self.forget()
+
+    def forget(self) -> None:
+        own = {"topics", "pattern", "value", "key", "columns_needed", "source", "source_options"}
+        kept = {name: self.__dict__[name] for name in own}
+        super().forget()
+        self.__dict__.update(kept)
+        self.source = None
+
+    def schema_wanted(self) -> StructType:
+        """Of the source: value and key decoded, and only what is needed."""
+        schema = StructType()
+        for name in (*PLACE, "value", "headers"):
+            if self.columns_needed is None or name in self.columns_needed:
+                schema = schema.add(name, self._kind(name))
+        return schema if len(schema) else StructType().add("offset", TYPES["offset"])
+
+    def _kind(self, name: str) -> DataType:
+        if name in ("key", "value"):
+            text = getattr(self, name)
+            if text in PLAIN:
+                return plain_type(text)
+            return self._value_type()
+        return TYPES[name]
+
+    def _value_type(self) -> DataType:
+        from odradek.spark.formats import decoder
+
+        options = self.source_options
+        return decoder(options["valueFormat"], options["valueSchema"], options.get("valueMessage")).data_type
+
+    def _load(self) -> DataFrame:
+        schema = self.schema_wanted()
+        reader = session().readStream.format("odradek").options(**self.source_options).schema(schema)
+        self.source = source = reader.load()
+        return source.select(*self._columns(schema))
+
+    def load_latest(self) -> DataFrame:
+        """The last value of each key, as it is when a batch begins."""
+        schema = self.schema_wanted()
+        options = {name: value for name, value in self.source_options.items() if name != "maxOffsetsPerTrigger"}
+        source = session().read.format("odradek").options(**options).schema(schema).load()
+        last = source.groupBy("key").agg(F.max_by(F.struct("value", "timestamp"), F.col("offset")).alias("last"))
+        values = last.where("last.value IS NOT NULL").select(F.col("key"), F.col("last.value").alias("value"))
+        is_struct = isinstance(schema["value"].dataType, StructType)
+        return values.select(F.col("key").alias("_key"), F.col("value.*") if is_struct else F.col("value"))
+
+    def _columns(self, schema: StructType) -> list[Any]:
+        names = schema.fieldNames()
+        found: list[Any] = []
+        if "value" in names:
+            kind = schema["value"].dataType
+            found += [F.col("value.*") if isinstance(kind, StructType) else F.col("value")]
+        found += [F.col(name).alias(alias) for name, alias in {**PLACE, "headers": HEADERS}.items() if name in names]
+        return found
+
+
+def plain_type(name: str) -> DataType:
+    from pyspark.sql.types import BinaryType, StringType
+
+    return StringType() if name == "string" else BinaryType()

@@ -1,0 +1,21 @@
+"""Spark's Python daemon, with what workers need loaded before they are forked from it: a worker is ready at once, and what
+was loaded is not gone through again by the collection after each task.
+
+Spark starts it where `spark.python.daemon.module` names it.
+"""
+
+import gc
+
+from pyspark.daemon import manager
+
+if __name__ == "__main__":
+    import odradek.spark.exactly_once
+    import odradek.spark.producing
+    import odradek.spark.range_reader
+    import odradek.spark.source
+    import odradek.spark.stream_reader
+    import odradek.spark.writer  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    manager()
