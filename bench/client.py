@@ -3,9 +3,10 @@
 python bench/client.py [--rounds 5] [--records 200000] [--only produce|consume] [--kafka]
 
 All produce with acks=all and idempotence, batches of 128 KB, 5 ms of linger, no compression, record by record, and are done when
-all is acknowledged; `arrow` sends one table. All consume a topic of one partition from its beginning, without a group, and
-look at every record; `arrow` counts rows of tables. Each run is a process of its own, which is warm before it is measured; the
-clients take turns, and a ratio is of the medians of the rounds. With --kafka the broker is Apache Kafka 4.3.1.
+all is acknowledged; `arrow` sends one table, and `from a table` the same one, row by row. All consume a topic of one partition
+from its beginning, without a group, and look at every record; `arrow` counts rows of tables, and `to a table` makes such tables.
+Each run is a process of its own, which is warm before it is measured; the clients take turns, and a ratio is of the medians
+of the rounds. With --kafka the broker is Apache Kafka 4.3.1.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ SIZES: Final = (100, 1000)
 WARM: Final = 20_000
 BATCH: Final = 128 * 1024
 POLL: Final = 500
+TABLE_POLL: Final = 50_000
 Timed = Callable[[str, str, int, int], float]  # address, topic, size of a value, count -> seconds
 
 
@@ -67,7 +70,8 @@ def produce_arrow(address: str, topic: str, size: int, count: int) -> float:
     return asyncio.run(work())
 
 
-def produce_confluent(address: str, topic: str, size: int, count: int) -> float:
+def confluent_sender(address: str, topic: str) -> Callable[[Iterable[bytes]], None]:
+    """Sends values one by one, and is done when all are acknowledged."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -79,10 +83,9 @@ def produce_confluent(address: str, topic: str, size: int, count: int) -> float:
             "queue.buffering.max.messages": 1_000_000,
         }
     )
-    value = bytes(size)
 
-    def send(records: int) -> None:
-        for _ in range(records):
+    def send(values: Iterable[bytes]) -> None:
+        for value in values:
             while True:
                 try:
                     producer.produce(topic, value)
@@ -92,9 +95,26 @@ def produce_confluent(address: str, topic: str, size: int, count: int) -> float:
             producer.poll(0)
         assert producer.flush(60) == 0
 
-    send(WARM)
+    return send
+
+
+def produce_confluent(address: str, topic: str, size: int, count: int) -> float:
+    send, value = confluent_sender(address, topic), bytes(size)
+    send(repeat(value, WARM))
     begin = time.perf_counter()
-    send(count)
+    send(repeat(value, count))
+    return time.perf_counter() - begin
+
+
+def produce_confluent_table(address: str, topic: str, size: int, count: int) -> float:
+    """What a program does that has a table: its values, row by row."""
+    import pyarrow as pa
+
+    send = confluent_sender(address, topic)
+    table = pa.table({"value": pa.array([bytes(size)] * count, pa.binary())})
+    send(table[:WARM].column("value").to_pylist())
+    begin = time.perf_counter()
+    send(table.column("value").to_pylist())
     return time.perf_counter() - begin
 
 
@@ -196,6 +216,36 @@ def consume_arrow(address: str, topic: str, _: int, count: int) -> float:
 
 
 def consume_confluent(address: str, topic: str, _: int, count: int) -> float:
+    def look(messages: list[Any]) -> None:
+        for message in messages:
+            assert message.value() is not None
+
+    return consume_by_confluent(address, topic, count, POLL, look)
+
+
+def consume_confluent_table(address: str, topic: str, _: int, count: int) -> float:
+    """What a program does that wants a table: large polls, and the columns that `poll_arrow` gives."""
+    import pyarrow as pa
+
+    from odradek.client.arrow.columns import schema
+
+    def build(messages: list[Any]) -> None:
+        times = [message.timestamp() for message in messages]
+        columns = {
+            "key": [message.key() for message in messages],
+            "value": [message.value() for message in messages],
+            "topic": [message.topic() for message in messages],
+            "partition": [message.partition() for message in messages],
+            "offset": [message.offset() for message in messages],
+            "timestamp": [1000 * timestamp_ms for _, timestamp_ms in times],
+            "timestampType": [kind - 1 for kind, _ in times],  # librdkafka counts from 1
+        }
+        assert pa.table(columns, schema()).num_rows == len(messages)
+
+    return consume_by_confluent(address, topic, count, TABLE_POLL, build)
+
+
+def consume_by_confluent(address: str, topic: str, count: int, poll: int, use: Callable[[list[Any]], None]) -> float:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False})
@@ -204,9 +254,9 @@ def consume_confluent(address: str, topic: str, _: int, count: int) -> float:
     def read(records: int) -> None:
         seen = 0
         while seen < records:
-            for message in consumer.consume(min(POLL, records - seen), 1.0):
-                assert message.value() is not None
-                seen += 1
+            messages = consumer.consume(min(poll, records - seen), 1.0)
+            use(messages)
+            seen += len(messages)
 
     read(WARM)
     begin = time.perf_counter()
@@ -299,6 +349,7 @@ WORK: Final[dict[str, dict[str, Timed]]] = {
         "aiokafka": produce_aiokafka,
         "kafka-python": produce_kafka_python,
         "confluent": produce_confluent,
+        "confluent from a table": produce_confluent_table,
         "odradek arrow": produce_arrow,
     },
     "consume": {
@@ -308,16 +359,23 @@ WORK: Final[dict[str, dict[str, Timed]]] = {
         "aiokafka getmany": consume_aiokafka_many,
         "kafka-python poll": consume_kafka_python,
         "confluent consume": consume_confluent,
+        "confluent to a table": consume_confluent_table,
         "odradek arrow": consume_arrow,
     },
 }
 AGAINST: Final = {  # the client, and those that it is to be ahead of, by how much
-    "produce": [("odradek", "aiokafka", 1), ("odradek", "kafka-python", 1), ("odradek arrow", "confluent", 5)],
+    "produce": [
+        ("odradek", "aiokafka", 1),
+        ("odradek", "kafka-python", 1),
+        ("odradek arrow", "confluent", 5),
+        ("odradek arrow", "confluent from a table", 5),
+    ],
     "consume": [
         ("odradek", "aiokafka", 1),
         ("odradek poll", "aiokafka getmany", 1),
         ("odradek poll", "kafka-python poll", 1),
         ("odradek arrow", "confluent consume", 5),
+        ("odradek arrow", "confluent to a table", 5),
     ],
 }
 
@@ -342,7 +400,7 @@ def measure(work: str, size: int, rounds: int, count: int, address: str, port: i
         for client in clients[number % len(clients) :] + clients[: number % len(clients)]:
             found[client].append(run(work, client, address, topic, size, many if "arrow" in client else count))
     for client, rates in found.items():
-        print(f"{work} {size:5} B  {client:18} {statistics.median(rates):12,.0f} records/s", flush=True)
+        print(f"{work} {size:5} B  {client:22} {statistics.median(rates):12,.0f} records/s", flush=True)
     for client, other, wanted in AGAINST[work]:
         ratio = statistics.median(found[client]) / statistics.median(found[other])
         print(f"{work} {size:5} B  {client} / {other}: {ratio:.1f} (wanted {wanted})", flush=True)

@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import subprocess
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +146,7 @@ def test_it_ends_where_the_topic_ended_when_it_began(node: Broker, name: str, ca
         async with Consumer(bootstrap=node.bootstrap) as consumer:
             await consumer.assign({place: 0})
             fill(node.bootstrap, name, 5)  # after the end was looked at
-            await show_records(consumer, Namespace(format="raw", limit=None, group=None), {place: 3})
+            await show_records(consumer, {place: 3}, form="raw", limit=None, is_group=False)
 
     asyncio.run(run())
     assert capsysbinary.readouterr().out == b"0\n1\n2\n"

@@ -5,7 +5,6 @@ Each word that is counted makes a record with the count so far. Exactly once mea
 """
 
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -19,10 +18,8 @@ from tests.clients.confluent import Sender, consuming, create
 from tests.clients.server import IS_KAFKA
 from tests.clients.transactions import SETTINGS, KafkaCluster
 from tests.clients.waiting import until
+from tests.clients.word_count import Application
 from tests.cluster.cluster import Cluster, running
-from tests.kafka.broker import HEAP
-from tests.kafka.oracle import compiled
-from tools.kafka_jars import class_path
 
 PARTITIONS = 2
 WORDS = [f"word-{number}" for number in range(12)]
@@ -32,25 +29,6 @@ COUNTED_PER_FAULT = 300
 SECONDS_MAX = 120.0
 PATIENT = {"enable_idempotence": True, "message_timeout_ms": 120_000, "reconnect_backoff_max_ms": 200}
 OF_GROUPS = {"group_min_session_timeout_ms": "1000", "group_initial_rebalance_delay_ms": "0"}
-
-
-class Application:
-    """The program, which can be killed and started again."""
-
-    def __init__(self, bootstrap: str, folder: Path, source: str, target: str) -> None:
-        self.log = folder / "application.log"
-        at = f"{compiled()}:{class_path()}"
-        arguments = [bootstrap, "counting", str(folder / "state"), source, target]
-        self.command = ["java", *HEAP, f"-Djava.io.tmpdir={folder}", "-cp", at, "WordCount", *arguments]
-        self.process: subprocess.Popen[bytes]
-
-    def start(self) -> None:
-        with open(self.log, "ab") as output:
-            self.process = subprocess.Popen(self.command, stdout=output, stderr=output)
-
-    def end(self, how: signal.Signals) -> None:
-        self.process.send_signal(how)
-        self.process.wait()
 
 
 class Author(threading.Thread):
@@ -113,7 +91,7 @@ def test_every_word_is_counted_once_while_nodes_and_the_application_are_killed(t
     with running(tmp_path, None, kind, **SETTINGS | OF_GROUPS) as cluster, cluster.explaining():
         for topic in ("lines", "counts"):
             create(cluster.bootstrap, topic, PARTITIONS)
-        application = Application(cluster.bootstrap, tmp_path, "lines", "counts")
+        application = Application(cluster.bootstrap, tmp_path, "lines", "counts", group="counting", protocol="classic")
         author, reader = Author(cluster.bootstrap, "lines"), Reader(cluster.bootstrap, "counts")
         with counting(application, author):
             counted(reader, COUNTED_PER_FAULT)

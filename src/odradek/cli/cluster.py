@@ -2,33 +2,22 @@
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli.parser import Commands, Given, count
-from odradek.cli.reach import add_bootstrap, administer
-from odradek.cli.screen import BAD, GOOD, WARNING, Cell, add_json, show_json, show_table
+from odradek.cli.commands import noun
+from odradek.cli.decommission import decommission
+from odradek.cli.reach import BOOTSTRAP, Bootstrap, administer
+from odradek.cli.screen import BAD, GOOD, WARNING, Cell, Json, show_json, show_table
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin, ClusterDescription, Partition, Quorum, Topic
 
 MIN_IN_SYNC = "min.insync.replicas"
 
-
-def add(commands: Commands) -> None:
-    from odradek.cli.decommission import decommission
-
-    cluster = commands.under("cluster", "Look at a cluster, or do what concerns several of its nodes.")
-    parser = cluster.add("describe", describe)
-    add_bootstrap(parser)
-    add_json(parser)
-    parser = cluster.add("decommission", decommission)
-    parser.add_argument("node", metavar="NODE", type=count, help="the node.id")
-    add_bootstrap(parser)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="show what would move, and leave it at that")
-    what.add_argument("--cancel", action="store_true", help="take back the moves that are under way")
+app = noun()
 
 
-def describe(given: Given) -> None:
-    """Show the nodes of a cluster, who its controller is, and the partitions that are not healthy."""
+@app.command()
+def describe(bootstrap: Bootstrap = BOOTSTRAP, json: Json = False) -> None:
+    """Show the nodes of a cluster, and what is not healthy."""
 
     async def work(admin: "Admin") -> dict[str, Any]:
         cluster = await admin.describe_cluster(include_fenced=True)
@@ -52,11 +41,14 @@ def describe(given: Given) -> None:
             ],
         }
 
-    found = administer(given, work)
-    if given.json:
+    found = administer(bootstrap, work)
+    if json:
         show_json([found])
     else:
         show(found)
+
+
+app.command()(decommission)
 
 
 async def quorum_of(admin: "Admin") -> "Quorum | None":

@@ -9,11 +9,14 @@ Invariants
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from typer import Option
 
 from odradek.cli.columns import Columns
-from odradek.cli.parser import Commands, Given, count, moment, whole
-from odradek.cli.reach import CLIENT, Failed, add_bootstrap, admin_of, run, unknown_topics
+from odradek.cli.commands import check_one_of, moment, refuse, verb
+from odradek.cli.names import GroupOption, Topic
+from odradek.cli.reach import BOOTSTRAP, CLIENT, Bootstrap, Failed, admin_of, run, unknown_topics
 from odradek.cli.screen import Progress
 from odradek.cli.texts import escaped, many, time
 
@@ -22,71 +25,83 @@ if TYPE_CHECKING:
     from odradek.client.consumer import Consumer
     from odradek.client.records import Record, TopicPartition
 
+Form = Literal["table", "json", "raw"]
 POLL_MS = 200
 HEADINGS = ("partition", "offset", "time", "key", "headers", "value")
 
-
-def add(commands: Commands) -> None:
-    parser = commands.add("consume", consume)
-    parser.add_argument("topic", metavar="TOPIC")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--from-beginning", action="store_true", help="from the first record; with --group, of a new one")
-    where.add_argument("--from-offset", metavar="N", type=whole, help="from an offset; with -, so many before the end")
-    where.add_argument("--from-time", metavar="TIME", type=moment, help="from the first record since 2024-05-17T09:30, in UTC")
-    parser.add_argument(
-        "--partition", metavar="N", dest="partitions", type=count, action="append", default=[], help="only these (all)"
-    )
-    parser.add_argument("--group", metavar="GROUP", help="go on where a group is, and commit how far it comes")
-    parser.add_argument("--limit", metavar="N", type=count, help="end after so many records")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with records that come, until Ctrl-C")
-    parser.add_argument("--format", choices=("table", "json", "raw"), default="table", help="raw: values, one a line (table)")
-    parser.add_argument("--json", dest="format", action="store_const", const="json", help="one JSON object a line")
-    add_bootstrap(parser)
-    parser.set_defaults(refuse=parser.error)
+app = verb()
 
 
-def consume(given: Given) -> None:
+class Begin(NamedTuple):
+    """From where; one of them is given, or none for what comes."""
+
+    from_beginning: bool
+    from_offset: int | None
+    from_time: int | None
+
+
+@app.command()
+def consume(
+    topic: Topic,
+    from_beginning: Annotated[
+        bool, Option("--from-beginning", help="From the first record; with --group, if it is new.")
+    ] = False,
+    from_offset: Annotated[int | None, Option(metavar="N", help="From an offset; with -, so many before the end.")] = None,
+    from_time: Annotated[
+        int | None, Option(metavar="TIME", parser=moment, help="From the first record since 2024-05-17T09:30, in UTC.")
+    ] = None,
+    partitions: Annotated[list[int], Option("--partition", metavar="N", min=0, help="Only these.", show_default="all")] = [],
+    group: GroupOption = None,
+    limit: Annotated[int | None, Option(metavar="N", min=0, help="End after so many records.")] = None,
+    follow: Annotated[bool, Option("-f", "--follow", help="Go on with records that come, until Ctrl-C.")] = False,
+    form: Annotated[Form, Option("--format", help="With raw, values, one a line.")] = "table",
+    json: Annotated[bool, Option("--json", help="One JSON object a line, as --format json.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+) -> None:
     """Show the records of a topic.
 
     It ends where the topic ends, or with --follow goes on. Where nothing says from where, it waits for what comes.
     """
-    if given.group and (given.partitions or given.from_offset is not None or given.from_time is not None):
+    begin = Begin(from_beginning, from_offset, from_time)
+    begins = check_one_of({"--from-beginning": from_beginning, "--from-offset": from_offset, "--from-time": from_time})
+    if group and (partitions or from_offset is not None or from_time is not None):
         step = "set where it goes on with `odradek group reset`"
-        given.refuse(f"--group: which partitions are read, and from where, is the group's matter; {step}")
-    begins = given.from_beginning or given.from_offset is not None or given.from_time is not None or given.group
-    given.follow = given.follow or not begins
+        refuse(f"--group: which partitions are read, and from where, is the group's matter; {step}")
+    is_endless = follow or not (begins or group)
 
     async def work() -> None:
         from odradek.client.consumer import Consumer
 
-        async with admin_of(given) as admin:
-            await unknown_topics(admin, [given.topic])
-            starts, ends = await span(admin, given)
-        topics = [given.topic] if given.group else []
+        async with admin_of(bootstrap) as admin:
+            await unknown_topics(admin, [topic])
+            starts, ends = await span(admin, topic, partitions, begin)
         async with Consumer(
-            *topics,
-            bootstrap=given.bootstrap,
+            *([topic] if group else []),
+            bootstrap=bootstrap,
             client_id=CLIENT,
-            group=given.group,
-            auto_offset_reset="earliest" if given.from_beginning else "latest",
+            group=group,
+            auto_offset_reset="earliest" if from_beginning else "latest",
         ) as consumer:
-            if not given.group:
+            if not group:
                 await consumer.assign(starts)
-            await show_records(consumer, given, {} if given.follow else ends)
+            chosen: Form = "json" if json else form
+            await show_records(consumer, {} if is_endless else ends, form=chosen, limit=limit, is_group=bool(group))
 
     run(work, interrupted="")
 
 
-async def span(admin: "Admin", given: Given) -> "tuple[dict[TopicPartition, int], dict[TopicPartition, int]]":
+async def span(
+    admin: "Admin", topic: str, partitions: list[int], begin: Begin
+) -> "tuple[dict[TopicPartition, int], dict[TopicPartition, int]]":
     """Where each partition is to be read from, and where it ends for now."""
     from odradek.client.admin import Isolation, Offset
     from odradek.client.records import TopicPartition
 
-    there = [part.index for part in (await admin.describe_topics([given.topic]))[given.topic].partitions]
-    for index in given.partitions:
+    there = [part.index for part in (await admin.describe_topics([topic]))[topic].partitions]
+    for index in partitions:
         if index not in there:
-            raise Failed(f"topic {given.topic} has no partition {index}: it has {len(there)}, from 0 on")
-    places = [TopicPartition(given.topic, index) for index in sorted(set(given.partitions)) or there]
+            raise Failed(f"topic {topic} has no partition {index}: it has {len(there)}, from 0 on")
+    places = [TopicPartition(topic, index) for index in sorted(set(partitions)) or there]
 
     async def offsets(at: int) -> "dict[TopicPartition, int]":
         found = await admin.list_offsets(dict.fromkeys(places, at), isolation=Isolation.READ_COMMITTED)
@@ -94,27 +109,29 @@ async def span(admin: "Admin", given: Given) -> "tuple[dict[TopicPartition, int]
 
     first, end = await offsets(Offset.EARLIEST), await offsets(Offset.LATEST)
     starts = end
-    if given.from_beginning:
+    if begin.from_beginning:
         starts = first
-    elif given.from_offset is not None:
-        wanted = {place: given.from_offset + (end[place] if given.from_offset < 0 else 0) for place in places}
+    elif begin.from_offset is not None:
+        wanted = {place: begin.from_offset + (end[place] if begin.from_offset < 0 else 0) for place in places}
         starts = {place: min(max(wanted[place], first[place]), end[place]) for place in places}
-    elif given.from_time is not None:
-        found = await offsets(given.from_time)
+    elif begin.from_time is not None:
+        found = await offsets(begin.from_time)
         starts = {place: found[place] if found[place] >= 0 else end[place] for place in places}
     return starts, end
 
 
-async def show_records(consumer: "Consumer", given: Given, ends: "dict[TopicPartition, int]") -> None:
+async def show_records(
+    consumer: "Consumer", ends: "dict[TopicPartition, int]", *, form: Form, limit: int | None, is_group: bool
+) -> None:
     """Until the ends are reached, or so many records were shown; without ends, for ever."""
     from odradek.client.records import TopicPartition
 
-    show, progress, shown = printer(given.format), Progress(), 0
+    show, progress, shown = printer(form), Progress(), 0
     is_watched = sys.stdout.isatty()
-    while given.limit is None or shown < given.limit:
-        left = None if given.limit is None else given.limit - shown
+    while limit is None or shown < limit:
+        left = None if limit is None else limit - shown
         records = await consumer.poll(max_records=left, timeout_ms=POLL_MS)
-        if ends and not given.group:  # what a group was given is committed, and so it is shown
+        if ends and not is_group:  # what a group was given is committed, and so it is shown
             records = [each for each in records if each.offset < ends[TopicPartition(each.topic, each.partition)]]
         if records:
             show(records)
@@ -137,7 +154,7 @@ async def is_at_end(consumer: "Consumer", ends: "dict[TopicPartition, int]") -> 
     return True
 
 
-def printer(form: str) -> "Callable[[list[Record]], None]":
+def printer(form: Form) -> "Callable[[list[Record]], None]":
     if form == "table":
         return table_printer()
     if form == "raw":

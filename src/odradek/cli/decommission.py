@@ -5,10 +5,12 @@ Invariants
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from odradek.cli.parser import Given, fail
-from odradek.cli.reach import Failed, administer
+from typer import Argument, Option
+
+from odradek.cli.commands import check_one_of, fail
+from odradek.cli.reach import BOOTSTRAP, Bootstrap, Failed, administer
 from odradek.cli.texts import bytes_text
 
 if TYPE_CHECKING:
@@ -24,7 +26,12 @@ LOOKS_MAX = 50  # for a move that the controller has done, until the broker that
 INTERRUPTED = "interrupted: moves that are under way go on; the same command continues, and with --cancel takes them back"
 
 
-def decommission(given: Given) -> None:
+def decommission(
+    node: Annotated[int, Argument(metavar="NODE", min=0, help="The node.id.")],
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would move, and leave it at that.")] = False,
+    cancel: Annotated[bool, Option("--cancel", help="Take back the moves that are under way.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+) -> None:
     """Take a node out of its cluster for good.
 
     All its replicas move to other brokers, evenly and over racks; then it votes no more on the metadata, and when it has
@@ -32,20 +39,22 @@ def decommission(given: Given) -> None:
     """
     from odradek.core.controller.emptying import NoRoom
 
+    check_one_of({"--dry-run": dry_run, "--cancel": cancel})
+
     async def work(admin: "Admin") -> None:
-        if given.cancel:
-            under_way = await moves_from(admin, given.node)
+        if cancel:
+            under_way = await moves_from(admin, node)
             await move(admin, dict.fromkeys(under_way))
             print(f"{len(under_way)} moves are taken back")
             return
-        await check_others_vote(admin, given.node)
-        if await empty(admin, given.node, is_shown_only=given.dry_run):
-            await leave(admin, given.node)
+        await check_others_vote(admin, node)
+        if await empty(admin, node, is_shown_only=dry_run):
+            await leave(admin, node)
 
     try:
-        administer(given, work, interrupted=INTERRUPTED)
+        administer(bootstrap, work, interrupted=INTERRUPTED)
     except NoRoom as error:
-        fail(f"node {given.node} cannot be emptied: {error}; add a node, or have fewer copies")
+        fail(f"node {node} cannot be emptied: {error}; add a node, or have fewer copies")
 
 
 async def empty(admin: "Admin", node: int, *, is_shown_only: bool) -> bool:

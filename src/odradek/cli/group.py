@@ -1,69 +1,45 @@
 """`odradek group`: how far groups are, where they go on, and groups that are not needed any more."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from odradek.cli.parser import Commands, Given, complain, moment, place, whole
-from odradek.cli.reach import Failed, add_bootstrap, administer, nearest, unknown_topics
-from odradek.cli.screen import BAD, GOOD, PLAIN, WARNING, Cell, add_json, add_yes, confirm, show_json, show_table
+from typer import Option
+
+from odradek.cli.commands import Place, check_one_of, complain, moment, noun, place, refuse
+from odradek.cli.names import Group, Groups
+from odradek.cli.reach import BOOTSTRAP, Bootstrap, Failed, administer, nearest, unknown_topics
+from odradek.cli.screen import BAD, GOOD, PLAIN, WARNING, Cell, Json, Yes, confirm, show_json, show_table
 from odradek.cli.texts import many
 
 if TYPE_CHECKING:
-    from odradek.client.admin import Admin, Group
+    from odradek.client.admin import Admin
+    from odradek.client.admin import Group as GroupDescription
     from odradek.client.records import Committed, TopicPartition
 
 NOT_ACTIVE = ("Empty", "Dead")
+TOPICS = "A topic, or some of its partitions."
+ALL = "all that the group has committed"
+
+app = noun()
 
 
-def add(commands: Commands) -> None:
-    group = commands.under("group", "See how far groups are, set where they go on, delete them.")
-    parser = group.add("list", list_groups)
-    parser.add_argument("--state", action="append", default=[], help="only those in this state: Stable, Empty, …")
-    parser.add_argument("--type", action="append", default=[], help="only those of this type: consumer, classic, …")
-    add_bootstrap(parser)
-    add_json(parser)
-    parser = group.add("describe", describe)
-    parser.add_argument("names", metavar="GROUP", nargs="+")
-    add_bootstrap(parser)
-    add_json(parser)
-    parser = group.add("reset", reset)
-    parser.add_argument("name", metavar="GROUP")
-    parser.add_argument(
-        "--topic",
-        metavar="TOPIC[:N,...]",
-        dest="topics",
-        type=place,
-        action="append",
-        default=[],
-        help="a topic, or some of its partitions (all that the group has committed)",
-    )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="to where partitions begin")
-    where.add_argument("--to-latest", action="store_true", help="to where they end")
-    where.add_argument("--to-offset", metavar="N", type=whole, help="to an offset")
-    where.add_argument("--to-time", metavar="TIME", type=moment, help="to the first record since 2024-05-17T09:30, in UTC")
-    where.add_argument("--shift-by", metavar="N", type=whole, help="so many records on, or with - back")
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
-    add_bootstrap(parser)
-    add_json(parser)
-    add_yes(parser)
-    parser = group.add("delete", delete)
-    parser.add_argument("names", metavar="GROUP", nargs="+")
-    add_bootstrap(parser)
-    add_yes(parser)
-
-
-def list_groups(given: Given) -> None:
+@app.command("list")
+def list_groups(
+    states: Annotated[list[str], Option("--state", metavar="STATE", help="Only those in this state: Stable, Empty, …")] = [],
+    types: Annotated[list[str], Option("--type", metavar="TYPE", help="Only those of this type: consumer, classic, …")] = [],
+    bootstrap: Bootstrap = BOOTSTRAP,
+    json: Json = False,
+) -> None:
     """List the groups of a cluster."""
 
     async def work(admin: "Admin") -> list[dict[str, Any]]:
-        found = await admin.list_groups(states=given.state, types=given.type)
+        found = await admin.list_groups(states=states, types=types)
         return [
             {"group": each.name, "type": each.type, "state": each.state, "coordinator": each.coordinator}
             for each in found.values()
         ]
 
-    rows = administer(given, work)
-    if given.json:
+    rows = administer(bootstrap, work)
+    if json:
         show_json(rows)
     elif not rows:
         print("There are no groups; `odradek consume TOPIC --group NAME` makes one.")
@@ -72,17 +48,18 @@ def list_groups(given: Given) -> None:
         show_table(("group", "type", "state", "coordinator"), table, right=("coordinator",))
 
 
-def describe(given: Given) -> None:
-    """Show groups: their members, and how far they are behind in each partition."""
+@app.command()
+def describe(names: Groups, bootstrap: Bootstrap = BOOTSTRAP, json: Json = False) -> None:
+    """Show groups, their members, and how far behind they are."""
 
     async def work(admin: "Admin") -> list[dict[str, Any]]:
-        await unknown_groups(admin, given.names)
-        groups = await admin.describe_groups(given.names)
+        await unknown_groups(admin, names)
+        groups = await admin.describe_groups(names)
         committed = await admin.list_group_offsets([name for name, group in groups.items() if group.type != "share"])
         return [await described(admin, group, committed.get(name, {})) for name, group in groups.items()]
 
-    found = administer(given, work)
-    if given.json:
+    found = administer(bootstrap, work)
+    if json:
         show_json(found)
         return
     for number, group in enumerate(found):
@@ -117,7 +94,7 @@ def partition_row(part: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-async def described(admin: "Admin", group: "Group", committed: "dict[TopicPartition, Committed]") -> dict[str, Any]:
+async def described(admin: "Admin", group: "GroupDescription", committed: "dict[TopicPartition, Committed]") -> dict[str, Any]:
     owners = {place: member for member in group.members for place in member.assignment}
     ends = await ends_of(admin, sorted({*committed, *owners}))
     partitions = []
@@ -169,54 +146,82 @@ async def ends_of(admin: "Admin", places: "list[TopicPartition]") -> "dict[Topic
     return {each: answer.offset for each, answer in found.items()}
 
 
-def delete(given: Given) -> None:
+@app.command()
+def delete(names: Groups, bootstrap: Bootstrap = BOOTSTRAP, yes: Yes = False) -> None:
     """Delete groups with their offsets. None of them may have members."""
 
     async def look(admin: "Admin") -> None:
-        await unknown_groups(admin, given.names)
+        await unknown_groups(admin, names)
 
     async def work(admin: "Admin") -> None:
-        await admin.delete_groups(given.names)
-        for name in given.names:
+        await admin.delete_groups(names)
+        for name in names:
             print(f"group {name} is deleted")
 
-    administer(given, look)
-    confirm(given, f"Delete {', '.join(given.names)} with all offsets, for good?")
-    administer(given, work)
+    administer(bootstrap, look)
+    confirm(f"Delete {', '.join(names)} with all offsets, for good?", yes=yes)
+    administer(bootstrap, work)
 
 
-def reset(given: Given) -> None:
+class Target(NamedTuple):
+    """Where a group is to go on; one of them is given."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_offset: int | None
+    to_time: int | None
+    shift_by: int | None
+
+
+@app.command()
+def reset(
+    name: Group,
+    topics: Annotated[list[Place], Option("--topic", metavar="TOPIC[:N,...]", parser=place, help=TOPICS, show_default=ALL)] = [],
+    to_earliest: Annotated[bool, Option("--to-earliest", help="To where partitions begin.")] = False,
+    to_latest: Annotated[bool, Option("--to-latest", help="To where they end.")] = False,
+    to_offset: Annotated[int | None, Option(metavar="N", help="To an offset.")] = None,
+    to_time: Annotated[
+        int | None, Option(metavar="TIME", parser=moment, help="To the first record since 2024-05-17T09:30, in UTC.")
+    ] = None,
+    shift_by: Annotated[int | None, Option(metavar="N", help="So many records on, or with - back.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would change, and leave it at that.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    json: Json = False,
+    yes: Yes = False,
+) -> None:
     """Set where a group goes on, while it has no members.
 
     What would change is shown first, and done when you say so.
     """
+    target = Target(to_earliest, to_latest, to_offset, to_time, shift_by)
+    ways = {f"--{field.replace('_', '-')}": value for field, value in target._asdict().items()}
+    if not check_one_of(ways):
+        refuse(f"say where group {name} shall go on: one of {', '.join(ways)}")
 
     async def look(admin: "Admin") -> list[dict[str, Any]]:
-        return await planned(admin, given)
+        return await planned(admin, name, topics, target)
 
     async def work(admin: "Admin") -> None:
         from odradek.client.records import TopicPartition
 
-        await admin.alter_group_offsets(
-            given.name, {TopicPartition(each["topic"], each["partition"]): each["to"] for each in rows}
-        )
+        await admin.alter_group_offsets(name, {TopicPartition(each["topic"], each["partition"]): each["to"] for each in rows})
 
-    rows = administer(given, look)
-    if given.json:
+    rows = administer(bootstrap, look)
+    if json:
         show_json(rows)
     else:
         headings = ("topic", "partition", "from", "to", "change")
         show_table(headings, [reset_row(each) for each in rows], right=headings[1:])
-    if given.dry_run:
+    if dry_run:
         return
     changed = sum(each["from"] != each["to"] for each in rows)
     if not changed:
-        complain(f"group {given.name} is there already")
+        complain(f"group {name} is there already")
         return
-    confirm(given, f"Set {many(changed, 'offset')} of group {given.name}?")
-    administer(given, work)
-    if not given.json:
-        print(f"{many(changed, 'offset')} of group {given.name} set")
+    confirm(f"Set {many(changed, 'offset')} of group {name}?", yes=yes)
+    administer(bootstrap, work)
+    if not json:
+        print(f"{many(changed, 'offset')} of group {name} set")
 
 
 def reset_row(each: dict[str, Any]) -> tuple[object, ...]:
@@ -231,31 +236,31 @@ def reset_row(each: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-async def planned(admin: "Admin", given: Given) -> list[dict[str, Any]]:
+async def planned(admin: "Admin", name: str, topics: list[Place], target: Target) -> list[dict[str, Any]]:
     """What a reset changes; Failed where the group has members, or nothing to go by."""
     from odradek.client.admin import Offset
 
     groups = await admin.list_groups()
-    if given.name not in groups and not given.topics:
-        raise Failed(nearest("group", given.name, groups, "with --topic the reset makes one"))
-    state = groups[given.name].state if given.name in groups else NOT_ACTIVE[0]
+    if name not in groups and not topics:
+        raise Failed(nearest("group", name, groups, "with --topic the reset makes one"))
+    state = groups[name].state if name in groups else NOT_ACTIVE[0]
     if state not in NOT_ACTIVE:
-        raise Failed(f"group {given.name} is {state}: stop its members first; `odradek group describe {given.name}` shows them")
-    committed = (await admin.list_group_offsets([given.name]))[given.name]
-    places = await chosen(admin, given, committed)
+        raise Failed(f"group {name} is {state}: stop its members first; `odradek group describe {name}` shows them")
+    committed = (await admin.list_group_offsets([name]))[name]
+    places = await chosen(admin, name, topics, committed)
     first = {each: found.offset for each, found in (await admin.list_offsets(dict.fromkeys(places, Offset.EARLIEST))).items()}
     end = {each: found.offset for each, found in (await admin.list_offsets(dict.fromkeys(places, Offset.LATEST))).items()}
-    wanted = first if given.to_earliest else end
-    if given.to_time is not None:
-        found = await admin.list_offsets(dict.fromkeys(places, given.to_time))
+    wanted = first if target.to_earliest else end
+    if target.to_time is not None:
+        found = await admin.list_offsets(dict.fromkeys(places, target.to_time))
         wanted = {each: found[each].offset if found[each].offset >= 0 else end[each] for each in places}
-    if given.to_offset is not None:
-        wanted = dict.fromkeys(places, given.to_offset)
-    if given.shift_by is not None:
-        wanted = {each: committed[each].offset + given.shift_by for each in places if each in committed}
+    if target.to_offset is not None:
+        wanted = dict.fromkeys(places, target.to_offset)
+    if target.shift_by is not None:
+        wanted = {each: committed[each].offset + target.shift_by for each in places if each in committed}
     return [
         {
-            "group": given.name,
+            "group": name,
             "topic": each.topic,
             "partition": each.partition,
             "from": committed[each].offset if each in committed else None,
@@ -265,23 +270,26 @@ async def planned(admin: "Admin", given: Given) -> list[dict[str, Any]]:
     ]
 
 
-async def chosen(admin: "Admin", given: Given, committed: "dict[TopicPartition, Committed]") -> "list[TopicPartition]":
+async def chosen(
+    admin: "Admin", name: str, wanted: list[Place], committed: "dict[TopicPartition, Committed]"
+) -> "list[TopicPartition]":
+    """What was named, or else all that the group has committed."""
     from odradek.client.records import TopicPartition
 
     topics = await admin.list_topics(include_internal=True)
-    if not given.topics:
+    if not wanted:
         places = [each for each in committed if each.topic in topics]
         if not places:
-            raise Failed(f"group {given.name} has committed nothing: name topics with --topic")
+            raise Failed(f"group {name} has committed nothing: name topics with --topic")
         return sorted(places)
-    await unknown_topics(admin, [name for name, _ in given.topics])
+    await unknown_topics(admin, [topic for topic, _ in wanted])
     found: set[TopicPartition] = set()
-    for name, indexes in given.topics:
-        there = {part.index for part in topics[name].partitions}
+    for topic, indexes in wanted:
+        there = {part.index for part in topics[topic].partitions}
         for index in indexes or there:
             if index not in there:
-                raise Failed(f"topic {name} has no partition {index}: it has {len(there)}, from 0 on")
-            found.add(TopicPartition(name, index))
+                raise Failed(f"topic {topic} has no partition {index}: it has {len(there)}, from 0 on")
+            found.add(TopicPartition(topic, index))
     return sorted(found)
 
 

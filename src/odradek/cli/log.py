@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from odradek.cli.parser import Commands, Given, complain, count
-from odradek.cli.screen import stop_quietly
+from typer import Argument, Option
+
+from odradek.cli.commands import complain, noun
+from odradek.cli.screen import Json, stop_quietly
 
 if TYPE_CHECKING:
     from odradek.log.dump.rows import Row
@@ -23,24 +25,22 @@ class As(StrEnum):
     REMOTE = "remote"
 
 
-def add(commands: Commands) -> None:
-    parser = commands.under("log", "Look at the files of a log.").add("dump", dump)
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="+", help="a file of a log, the folder of a partition, or a whole log folder"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of tables")
-    parser.add_argument("--records", action="store_true", help="show records, not only batches")
-    parser.add_argument("--offset", metavar="FROM", type=count, default=0, help="leave out what lies before this offset")
-    parser.add_argument("--limit", metavar="N", type=count, help="show at most N rows of each file")
-    parser.add_argument(
-        "--as",
-        dest="holds",
-        choices=[*map(str, As)],
-        help="how to understand the records of files that lie elsewhere than in their topic's folder",
-    )
+app = noun()
 
 
-def dump(given: Given) -> None:
+@app.command()
+def dump(
+    paths: Annotated[
+        list[str], Argument(metavar="PATH...", help="A file of a log, the folder of a partition, or a whole log folder.")
+    ],
+    json: Json = False,
+    records: Annotated[bool, Option("--records", help="Show records, not only batches.")] = False,
+    offset: Annotated[int, Option(metavar="FROM", min=0, help="Leave out what lies before this offset.")] = 0,
+    limit: Annotated[int | None, Option(metavar="N", min=0, help="Show at most N rows of each file.")] = None,
+    holds: Annotated[
+        As | None, Option("--as", help="How to understand the records of files that lie elsewhere than in their topic's folder.")
+    ] = None,
+) -> None:
     """Show what is in the files of a log, Odradek's or Apache Kafka's.
 
     Segments, indexes, snapshots, checkpoints and the other files of a log folder are known by their names. The records of
@@ -51,13 +51,13 @@ def dump(given: Given) -> None:
     from odradek.log.dump import dump as rows_of
     from odradek.log.dump.disk import ReadOnlyDisk
 
-    wanted = Selection(given.offset, given.limit, given.records)
-    held = Holds(given.holds) if given.holds else None
+    wanted = Selection(offset, limit, records)
+    held = Holds(holds) if holds else None
     disk, sound = ReadOnlyDisk(), True
-    for path in given.paths:
+    for path in paths:
         try:
             rows = rows_of(disk, path, wanted, held)
-            sound = (print_json(rows) if given.json else print_tables(rows, given.records)) and sound
+            sound = (print_json(rows) if json else print_tables(rows, records)) and sound
         except NotOfALog as error:
             sound = damaged(f"{error}; if it holds batches, say how to understand them: --as {'|'.join(As)}")
         except BrokenPipeError:

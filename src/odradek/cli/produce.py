@@ -7,99 +7,128 @@ Invariants
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from odradek.cli.parser import Commands, Given, count, fail, setting
-from odradek.cli.reach import CLIENT, Failed, add_bootstrap, admin_of, run, unknown_topics
+from typer import Argument, Option
+
+from odradek.cli.commands import Setting, fail, refuse, setting, verb
+from odradek.cli.names import Topic
+from odradek.cli.reach import BOOTSTRAP, CLIENT, Bootstrap, Failed, admin_of, run, unknown_topics
 from odradek.cli.screen import Progress
 from odradek.cli.texts import many
 
 if TYPE_CHECKING:
     from odradek.cli.json_records import Given as Line
+    from odradek.client.admin import Admin
     from odradek.client.producer import Producer
+    from odradek.client.records import Headers
 
-CODECS = ("auto", "none", "gzip", "snappy", "lz4", "zstd")
+Codec = Literal["auto", "none", "gzip", "snappy", "lz4", "zstd"]
 TYPED_LINGER_MS = 0
 PIPED_LINGER_MS = 20
 
-
-def add(commands: Commands) -> None:
-    parser = commands.add("produce", produce)
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="one record a line (what is piped in, or typed)")
-    parser.add_argument("--json", action="store_true", help="lines are JSON objects, as `odradek consume --json` writes them")
-    parser.add_argument("--key-separator", metavar="TEXT", help="what stands between key and value in a line; \\t is a tab")
-    parser.add_argument("--key", metavar="TEXT", help="the key of all records")
-    parser.add_argument(
-        "--header", metavar="NAME=VALUE", dest="headers", type=setting, action="append", default=[], help="of all records"
-    )
-    parser.add_argument("--partition", metavar="N", type=count, help="where all records go (by key, or anywhere)")
-    parser.add_argument("--compression", choices=CODECS, default="auto", help="(auto: lz4 where that is smaller)")
-    parser.add_argument("--acks", choices=("all", "1", "0"), default="all", help="who has to have a record (all in sync)")
-    add_bootstrap(parser)
-    parser.set_defaults(refuse=parser.error)
+app = verb()
 
 
-def produce(given: Given) -> None:
+class Form(NamedTuple):
+    """How a line is a record."""
+
+    is_json: bool
+    key: bytes | None
+    separator: bytes
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    file: Annotated[
+        str | None, Argument(metavar="FILE", help="One record a line.", show_default="what is piped in, or typed")
+    ] = None,
+    json: Annotated[bool, Option("--json", help="Lines are JSON objects, as `odradek consume --json` writes them.")] = False,
+    key_separator: Annotated[
+        str | None, Option(metavar="TEXT", help="What stands between key and value in a line; \\t is a tab.")
+    ] = None,
+    key: Annotated[str | None, Option(metavar="TEXT", help="The key of all records.")] = None,
+    headers: Annotated[list[Setting], Option("--header", metavar="NAME=VALUE", parser=setting, help="Of all records.")] = [],
+    partition: Annotated[
+        int | None, Option(metavar="N", min=0, help="Where all records go.", show_default="by key, or anywhere")
+    ] = None,
+    compression: Annotated[Codec, Option(help="With auto, lz4 where that is smaller.")] = "auto",
+    acks: Annotated[Literal["all", "1", "0"], Option(help="Who has to have a record; all are those in sync.")] = "all",
+    bootstrap: Bootstrap = BOOTSTRAP,
+) -> None:
     """Send records to a topic, from a file or a pipe.
 
     Each line is a record: its value, with --key-separator its key and its value, with --json all of it.
     """
-    if given.json and (given.key_separator or given.key is not None):
-        given.refuse("--json: a line has its key in it; leave --key and --key-separator out")
-    if given.key_separator and given.key is not None:
-        given.refuse("--key: with --key-separator each line has its own")
-    try:
-        descriptor = os.open(given.file, os.O_RDONLY) if given.file else sys.stdin.fileno()
-    except OSError as error:
-        fail(f"{given.file}: cannot be read, {error.strerror}; name a file of lines, or pipe them in")
-    is_typed = os.isatty(descriptor)
+    if json and (key_separator or key is not None):
+        refuse("--json: a line has its key in it; leave --key and --key-separator out")
+    if key_separator and key is not None:
+        refuse("--key: with --key-separator each line has its own; leave one of them out")
+    separator = key_separator.replace("\\t", "\t").encode() if key_separator else b""
+    form = Form(json, None if key is None else key.encode(), separator)
+    lines = opened(file)
+    is_typed = os.isatty(lines)
     if is_typed:
-        print(f"Each line is a record of {given.topic}; Ctrl-D ends.", file=sys.stderr)
+        print(f"Each line is a record of {topic}; Ctrl-D ends.", file=sys.stderr)
 
     async def work() -> int:
         from odradek.client.producer import Producer
 
-        async with admin_of(given) as admin:
-            await unknown_topics(admin, [given.topic])
-            topic = (await admin.describe_topics([given.topic]))[given.topic]
-            if given.partition is not None and given.partition >= len(topic.partitions):
-                raise Failed(f"topic {given.topic} has no partition {given.partition}: it has {len(topic.partitions)}, from 0 on")
+        async with admin_of(bootstrap) as admin:
+            await check_place(admin, topic, partition)
         async with Producer(
-            given.bootstrap,
+            bootstrap,
             client_id=CLIENT,
-            compression=given.compression,
-            acks="all" if given.acks == "all" else int(given.acks),
+            compression=compression,
+            acks="all" if acks == "all" else int(acks),
             linger_ms=TYPED_LINGER_MS if is_typed else PIPED_LINGER_MS,
         ) as producer:
-            return await send_lines(producer, given, descriptor)
+            of_all = tuple((name, value.encode()) for name, value in headers)
+            return await send_lines(producer, lines, form, topic, partition, of_all)
 
     sent = run(work)
-    print(f"{many(sent, 'record')} in {given.topic}", file=sys.stderr)
+    print(f"{many(sent, 'record')} in {topic}", file=sys.stderr)
 
 
-async def send_lines(producer: "Producer", given: Given, descriptor: int) -> int:
+def opened(file: str | None) -> int:
+    """The descriptor of what is read."""
+    try:
+        return os.open(file, os.O_RDONLY) if file else sys.stdin.fileno()
+    except OSError as error:
+        fail(f"{file}: cannot be read, {error.strerror}; name a file of lines, or pipe them in")
+
+
+async def check_place(admin: "Admin", topic: str, partition: int | None) -> None:
+    """Failed where it is not."""
+    await unknown_topics(admin, [topic])
+    there = len((await admin.describe_topics([topic]))[topic].partitions)
+    if partition is not None and partition >= there:
+        raise Failed(f"topic {topic} has no partition {partition}: it has {there}, from 0 on")
+
+
+async def send_lines(
+    producer: "Producer", descriptor: int, form: Form, topic: str, partition: int | None, headers: "Headers"
+) -> int:
     """Sends all there are; gives their number."""
     from odradek.cli.json_records import NoRecord
     from odradek.cli.lines import lines_of
 
-    headers = tuple((name, value.encode()) for name, value in given.headers)
-    separator = given.key_separator.replace("\\t", "\t").encode() if given.key_separator else b""
     progress, number, sent = Progress(), 0, 0
     try:
         async for lines in lines_of(descriptor):
             last = None
             for line in lines:
                 number += 1
-                if given.json and not line.strip():
+                if form.is_json and not line.strip():
                     continue
-                record = understood(line, given, separator)
+                record = understood(line, form)
                 last = await producer.send(
-                    given.topic,
+                    topic,
                     record.value,
                     key=record.key,
                     headers=(*headers, *record.headers),
-                    partition=given.partition if given.partition is not None else record.partition,
+                    partition=partition if partition is not None else record.partition,
                     timestamp_ms=record.timestamp_ms,
                 )
                 sent += 1
@@ -116,15 +145,15 @@ async def send_lines(producer: "Producer", given: Given, descriptor: int) -> int
     return sent
 
 
-def understood(line: bytes, given: Given, separator: bytes) -> "Line":
+def understood(line: bytes, form: Form) -> "Line":
     from odradek.cli.json_records import Given as Line
     from odradek.cli.json_records import NoRecord, read_json
 
-    if given.json:
+    if form.is_json:
         return read_json(line)
-    key = None if given.key is None else given.key.encode()
-    if separator:
-        key, found, line = line.partition(separator)
+    key = form.key
+    if form.separator:
+        key, found, line = line.partition(form.separator)
         if not found:
-            raise NoRecord(f"it has no {given.key_separator!r} in it")
+            raise NoRecord(f"it has no {form.separator.decode()!r} in it")
     return Line(key, line, (), None, None)

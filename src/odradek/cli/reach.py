@@ -5,20 +5,19 @@ Invariants
  2. Where no broker listens, that is said at once: nobody waits for a time-out to learn of a wrong address.
 """
 
-import os
-from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from odradek.cli.parser import Given, complain, fail
+from typer import Option
+
+from odradek.cli.commands import complain, fail
 
 if TYPE_CHECKING:
     from odradek.client.admin import Admin
     from odradek.client.errors import KafkaError
 
 CLIENT = "odradek-cli"  # the client.id
-VARIABLE = "ODRADEK_BOOTSTRAP"
 BOOTSTRAP = "127.0.0.1:9092"
 INTERRUPTED = 130  # the status of a program that Ctrl-C has ended
 NAMES_SHOWN_MAX = 5
@@ -41,40 +40,40 @@ NEXT_STEPS = {  # by the names of errors
 
 Result = TypeVar("Result")
 
+Bootstrap = Annotated[
+    str,
+    Option(
+        "--bootstrap",
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        envvar="ODRADEK_BOOTSTRAP",
+        help="Brokers of the cluster.",
+    ),
+]
+
 
 class Failed(Exception):
     """It cannot be done; says why, and what to do."""
 
 
-def add_bootstrap(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--bootstrap",
-        "--bootstrap-server",
-        dest="bootstrap",
-        metavar="HOST:PORT,...",
-        default=os.environ.get(VARIABLE) or BOOTSTRAP,
-        help=f"brokers of the cluster (${VARIABLE}, or {BOOTSTRAP})",
-    )
-
-
-def administer(given: Given, work: "Callable[[Admin], Awaitable[Result]]", *, interrupted: str = "interrupted") -> Result:
+def administer(bootstrap: str, work: "Callable[[Admin], Awaitable[Result]]", *, interrupted: str = "interrupted") -> Result:
     """What comes of some work with an Admin; `interrupted` is said when Ctrl-C ends it."""
 
     async def opened() -> Result:
-        async with admin_of(given) as admin:
+        async with admin_of(bootstrap) as admin:
             return await work(admin)
 
     return run(opened, interrupted)
 
 
 @asynccontextmanager
-async def admin_of(given: Given) -> "AsyncIterator[Admin]":
+async def admin_of(bootstrap: str) -> "AsyncIterator[Admin]":
     """Of the cluster that was named; Failed when it cannot be reached."""
     from odradek.client.admin import Admin
     from odradek.client.errors import InvalidOption, Unreachable
 
     try:
-        opened = Admin(given.bootstrap, client_id=CLIENT)
+        opened = Admin(bootstrap, client_id=CLIENT)
     except InvalidOption as error:
         raise Failed(f"--bootstrap: {error}, and several have commas between them") from error
     async with opened as admin:

@@ -8,22 +8,18 @@ Invariants
 
 import os
 import sys
-from argparse import ArgumentParser
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
-from odradek.cli.parser import Given, complain, fail
+from typer import Option
+
+from odradek.cli.commands import complain, fail
 
 TABLE_COLUMNS_MAX = 10_000  # characters, where nobody's terminal is the limit
 PLAIN, GOOD, WARNING, BAD, FAINT = "", "green", "yellow", "bold red", "dim"
 
-
-def add_json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of tables")
-
-
-def add_yes(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+Json = Annotated[bool, Option("--json", help="One JSON object a line instead of tables.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask.")]
 
 
 def show_json(values: Iterable[Any]) -> None:
@@ -63,9 +59,9 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     print("\n".join(line.rstrip() for line in captured.get().splitlines()), flush=True)
 
 
-def confirm(given: Given, question: str) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Ends the command unless somebody says yes. To be asked while no event loop runs: who thinks may take long."""
-    if given.yes:
+    if yes:
         return
     if not sys.stdin.isatty():
         fail(f"{question} Nobody is there to answer: say --yes if you are sure")

@@ -8,9 +8,11 @@ Invariants
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from odradek.cli.parser import Commands, Given, complain, fail, setting
+from typer import Option
+
+from odradek.cli.commands import Setting, complain, fail, refuse, setting, verb
 
 if TYPE_CHECKING:
     from odradek.core.config.broker import BrokerConfig
@@ -55,25 +57,22 @@ Odradek is a controller of its cluster; clients connect to the brokers.
 Ctrl-C stops it.
 """
 
-
-def add(commands: Commands) -> None:
-    parser = commands.add("start", start)
-    parser.add_argument("--data", metavar="FOLDER", help=f"where the data is, and the settings (./{DATA})")
-    parser.add_argument("--listen", metavar="HOST:PORT", help=f"where clients connect ({LISTEN})")
-    parser.add_argument("--config", metavar="FILE", help="a server.properties as Apache Kafka has it, instead of the folder's")
-    parser.add_argument(
-        "-o",
-        metavar="KEY=VALUE",
-        dest="settings",
-        type=setting,
-        action="append",
-        default=[],
-        help="a setting that goes before that of the file",
-    )
-    parser.set_defaults(refuse=parser.error)
+app = verb()
 
 
-def start(given: Given) -> None:
+@app.command()
+def start(
+    data: Annotated[
+        str | None, Option(metavar="FOLDER", help="Where the data is, and the settings.", show_default=f"./{DATA}")
+    ] = None,
+    listen: Annotated[str | None, Option(metavar="HOST:PORT", help="Where clients connect.", show_default=LISTEN)] = None,
+    config: Annotated[
+        str | None, Option(metavar="FILE", help="A server.properties as Apache Kafka has it, instead of the folder's.")
+    ] = None,
+    settings: Annotated[
+        list[Setting], Option("-o", metavar="KEY=VALUE", parser=setting, help="A setting that goes before that of the file.")
+    ] = [],
+) -> None:
     """Start a node, and serve until it is stopped.
 
     Without --config, one node is broker and controller at once; its settings are in server.properties in its
@@ -82,15 +81,14 @@ def start(given: Given) -> None:
     from odradek.core.config.broker import BrokerConfig
     from odradek.core.config.key import InvalidConfig
 
-    data, listen, config = given.data, given.listen, given.config
     if config is not None and data is not None:
-        given.refuse("--data: with --config the folder is that of the file; set it with -o log.dirs=FOLDER")
+        refuse("--data: with --config the folder is that of the file; set it with -o log.dirs=FOLDER")
     folder = data or DATA
     path = config or os.path.join(folder, FILE)
     is_first = config is None and not os.path.exists(path)
     try:
         values = first_settings(folder, listen or LISTEN) if is_first else read(path)
-        broker = BrokerConfig(values | (where(listen) if listen else {}) | dict(given.settings))
+        broker = BrokerConfig(values | (where(listen) if listen else {}) | dict(settings))
     except InvalidConfig as error:
         fail(str(error))
     for warning in broker.warnings:

@@ -3,53 +3,97 @@
 A node that is alone formats them by itself. The options are those of kafka-storage.sh.
 """
 
-from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from odradek.cli.parser import Commands, Given, complain, fail
+from typer import BadParameter, Option
+
+from odradek.cli.commands import check_one_of, complain, fail, noun
 from odradek.cli.start import read
 
 if TYPE_CHECKING:
     from odradek.core.config.broker import BrokerConfig
     from odradek.core.raft.voters import VoterSet
 
+VOTERS = "The first voters, the same for all nodes: id@host:port:directory,... with ids of folders as random-uuid gives them."
 
-def add(commands: Commands) -> None:
-    storage = commands.under("storage", "Format the folders of a node, or look at them.")
-    parser = storage.add("format", format_storage)
-    parser.add_argument("-c", "--config", metavar="FILE", required=True, help="the server.properties of the node")
-    parser.add_argument("-t", "--cluster-id", metavar="ID", help="the id of the cluster (a random one)")
-    voters = parser.add_mutually_exclusive_group()
-    voters.add_argument("-s", "--standalone", action="store_true", help="this node is the first and only voter")
-    voters.add_argument(
-        "-I",
-        "--initial-controllers",
-        metavar="LIST",
-        help="the first voters, the same for all nodes: id@host:port:directory,... with ids of folders as random-uuid gives them",
-    )
-    voters.add_argument("-N", "--no-initial-controllers", action="store_true", help="the node joins voters that are there")
-    parser.add_argument("-r", "--release-version", metavar="RELEASE", help="the metadata.version to begin with (4.3-IV0)")
-    parser.add_argument(
-        "-f", "--feature", metavar="NAME=LEVEL", type=level, action="append", default=[], help="the level of another feature"
-    )
-    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="leave folders that are formatted as they are")
-    info = storage.add("info", show_storage)
-    info.add_argument("-c", "--config", metavar="FILE", required=True, help="the server.properties of the node")
-    storage.add("random-uuid", random_uuid)
+app = noun()
+
+Config = Annotated[str, Option("-c", "--config", metavar="FILE", help="The server.properties of the node.")]
 
 
-def level(text: str) -> tuple[str, int]:
+class Level(NamedTuple):
+    """Of a feature."""
+
+    feature: str
+    number: int
+
+
+def level(text: str) -> Level:
     name, _, number = text.partition("=")
     if not name or not number.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no level of a feature; write NAME=LEVEL")
-    return name, int(number)
+        raise BadParameter(f"{text!r} is no level of a feature; write NAME=LEVEL")
+    return Level(name, int(number))
 
 
-def format_storage(given: Given) -> None:
+class FirstVoters(NamedTuple):
+    """Who votes first; none of it where that stands in the settings."""
+
+    standalone: bool
+    initial_controllers: str | None
+    no_initial_controllers: bool
+
+
+@app.command("format")
+def format_storage(
+    config: Config,
+    cluster_id: Annotated[
+        str | None, Option("-t", "--cluster-id", metavar="ID", help="The id of the cluster.", show_default="a random one")
+    ] = None,
+    standalone: Annotated[bool, Option("-s", "--standalone", help="This node is the first and only voter.")] = False,
+    initial_controllers: Annotated[str | None, Option("-I", "--initial-controllers", metavar="LIST", help=VOTERS)] = None,
+    no_initial_controllers: Annotated[
+        bool, Option("-N", "--no-initial-controllers", help="The node joins voters that are there.")
+    ] = False,
+    release_version: Annotated[
+        str | None,
+        Option("-r", "--release-version", metavar="RELEASE", help="The metadata.version to begin with.", show_default="4.3-IV0"),
+    ] = None,
+    features: Annotated[
+        list[Level], Option("-f", "--feature", metavar="NAME=LEVEL", parser=level, help="The level of another feature.")
+    ] = [],
+    ignore_formatted: Annotated[
+        bool, Option("-g", "--ignore-formatted", help="Leave folders that are formatted as they are.")
+    ] = False,
+) -> None:
     """Format the folders of a node for a cluster.
 
     All nodes of a cluster get the same cluster id, and the same first voters.
     """
+    from odradek.core.metadata.features import RELEASES
+
+    first = FirstVoters(standalone, initial_controllers, no_initial_controllers)
+    check_one_of(
+        {
+            "--standalone": standalone,
+            "--initial-controllers": initial_controllers,
+            "--no-initial-controllers": no_initial_controllers,
+        }
+    )
+    release = release_version or RELEASES[-1]
+    if release not in RELEASES:
+        fail(f"--release-version: {release!r} is none of {', '.join(RELEASES)}")
+    write_format(configured(config), cluster_id, first, release, dict(features), ignore_formatted=ignore_formatted)
+
+
+def write_format(
+    config: "BrokerConfig",
+    cluster_id: str | None,
+    first: FirstVoters,
+    release: str,
+    levels: dict[str, int],
+    *,
+    ignore_formatted: bool,
+) -> None:
     import time
 
     from odradek.core.controller.bootstrap import new_features
@@ -57,21 +101,16 @@ def format_storage(given: Given) -> None:
     from odradek.node.format import AlreadyFormatted, format_folders, new_id
     from odradek.wire.ids import id_bytes, id_text
 
-    config = configured(given.config)
-    release = given.release_version or RELEASES[-1]
-    if release not in RELEASES:
-        fail(f"--release-version: {release!r} is none of {', '.join(RELEASES)}")
     try:
-        cluster_id = id_text(id_bytes(given.cluster_id)) if given.cluster_id else id_text(new_id())
-        features = new_features(RELEASES.index(release) + METADATA_VERSION_MIN, dict(given.feature))
-        voters = first_voters(given, config)
+        cluster_id = id_text(id_bytes(cluster_id)) if cluster_id else id_text(new_id())
+        features = new_features(RELEASES.index(release) + METADATA_VERSION_MIN, levels)
         new = format_folders(
             config,
             cluster_id=cluster_id,
             features=features,
-            voters=voters,
+            voters=first_voters(first, config),
             now_ms=time.time_ns() // 1_000_000,
-            ignore_formatted=given.ignore_formatted,
+            ignore_formatted=ignore_formatted,
         )
     except (AlreadyFormatted, ValueError) as error:
         fail(str(error))
@@ -83,14 +122,14 @@ def format_storage(given: Given) -> None:
         print("all folders were formatted already")
 
 
-def first_voters(given: Given, config: "BrokerConfig") -> "VoterSet | None":
+def first_voters(given: FirstVoters, config: "BrokerConfig") -> "VoterSet | None":
     """The voters to be written into the folder; None where they stand in the settings, or are asked for. ValueError."""
     from socket import gethostname
 
     from odradek.core.raft.voters import Voter, VoterSet, parse_initial_voters
     from odradek.node.format import new_id
 
-    has_choice = given.standalone or given.initial_controllers or given.no_initial_controllers
+    has_choice = any(given)
     if config.voters:
         if has_choice:
             raise ValueError("the voters stand in controller.quorum.voters: leave the option away, or take the key out")
@@ -108,7 +147,7 @@ def first_voters(given: Given, config: "BrokerConfig") -> "VoterSet | None":
     if given.standalone:
         host = listener.host or gethostname()
         return VoterSet((Voter(config.node_id, new_id(), ((listener.name, host, listener.port),)),))
-    if given.no_initial_controllers:
+    if given.initial_controllers is None:
         return None
     voters = parse_initial_voters(given.initial_controllers, listener.name)
     if voters.find(config.node_id) is None:
@@ -116,16 +155,19 @@ def first_voters(given: Given, config: "BrokerConfig") -> "VoterSet | None":
     return voters
 
 
-def show_storage(given: Given) -> None:
-    """Show what the folders of a node are formatted as; exit status 1 when one is not."""
+@app.command("info")
+def show_storage(config: Config) -> None:
+    """Show what the folders of a node are formatted as.
+
+    The exit status is 1 when one is not.
+    """
     from odradek.log.checkpoint import CorruptFile
     from odradek.log.disk import RealDisk
     from odradek.log.meta_properties import META_PROPERTIES, read_meta_properties
     from odradek.wire.ids import id_text
 
-    config = configured(given.config)
-    is_sound = True
-    for path in dict.fromkeys((*config.log_dirs, config.metadata_log_dir)):
+    broker, is_sound = configured(config), True
+    for path in dict.fromkeys((*broker.log_dirs, broker.metadata_log_dir)):
         try:
             found = read_meta_properties(RealDisk(), f"{path}/{META_PROPERTIES}")
         except (CorruptFile, OSError) as error:
@@ -142,7 +184,8 @@ def show_storage(given: Given) -> None:
         raise SystemExit(1)
 
 
-def random_uuid(_: Given) -> None:
+@app.command("random-uuid")
+def random_uuid() -> None:
     """Show a new id, for a cluster or for the folder of a voter."""
     from odradek.node.format import new_id
     from odradek.wire.ids import id_text

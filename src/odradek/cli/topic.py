@@ -1,63 +1,37 @@
 """`odradek topic`: list, create, describe, alter and delete topics."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from odradek.cli.parser import Commands, Given, count, setting
-from odradek.cli.reach import Failed, add_bootstrap, administer, unknown_topics
-from odradek.cli.screen import BAD, FAINT, PLAIN, WARNING, Cell, add_json, add_yes, confirm, show_json, show_table
+from typer import Argument, Option
+
+from odradek.cli.commands import Setting, noun, refuse, setting
+from odradek.cli.names import Topic, Topics
+from odradek.cli.reach import BOOTSTRAP, Bootstrap, Failed, administer, unknown_topics
+from odradek.cli.screen import BAD, FAINT, PLAIN, WARNING, Cell, Json, Yes, confirm, show_json, show_table
 from odradek.cli.texts import many
 
 if TYPE_CHECKING:
-    from odradek.client.admin import Admin, Config, Partition, Topic
+    from odradek.client.admin import Admin, Config, Partition
+    from odradek.client.admin import Topic as TopicDescription
 
 ADDED = "Keys go to other partitions from then on, which ends their order, and partitions cannot be taken away again."
+AS_SET = "as the cluster is set"
+
+app = noun()
+
+Settings = Annotated[list[Setting], Option("-o", "--config", metavar="KEY=VALUE", parser=setting, help="A setting.")]
 
 
-def add(commands: Commands) -> None:
-    topic = commands.under("topic", "See, create, change and delete topics.")
-    parser = topic.add("list", list_topics)
-    parser.add_argument("--internal", action="store_true", help="also those that the cluster keeps for itself")
-    add_bootstrap(parser)
-    add_json(parser)
-    parser = topic.add("create", create)
-    parser.add_argument("names", metavar="TOPIC", nargs="+")
-    parser.add_argument("--partitions", metavar="N", type=count, help="how many (as the cluster is set)")
-    parser.add_argument(
-        "--copies", "--replication-factor", metavar="N", type=count, help="on how many brokers (as the cluster is set)"
-    )
-    add_settings(parser)
-    parser.add_argument("--if-not-exists", action="store_true", help="leave one that is there as it is")
-    parser.add_argument("--dry-run", action="store_true", help="say whether it can be, and leave it at that")
-    add_bootstrap(parser)
-    parser = topic.add("describe", describe)
-    parser.add_argument("names", metavar="TOPIC", nargs="+")
-    add_bootstrap(parser)
-    add_json(parser)
-    parser = topic.add("alter", alter)
-    parser.add_argument("name", metavar="TOPIC")
-    parser.add_argument("--partitions", metavar="N", type=count, help="how many it shall have, more than now")
-    add_settings(parser)
-    parser.add_argument("--reset", metavar="KEY", action="append", default=[], help="let a setting be as the cluster is set")
-    add_bootstrap(parser)
-    add_yes(parser)
-    parser.set_defaults(refuse=parser.error)
-    parser = topic.add("delete", delete)
-    parser.add_argument("names", metavar="TOPIC", nargs="+")
-    add_bootstrap(parser)
-    add_yes(parser)
-
-
-def add_settings(parser: Any) -> None:
-    parser.add_argument(
-        "-o", "--config", metavar="KEY=VALUE", dest="settings", type=setting, action="append", default=[], help="a setting"
-    )
-
-
-def list_topics(given: Given) -> None:
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, Option("--internal", help="Also those that the cluster keeps for itself.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    json: Json = False,
+) -> None:
     """List the topics of a cluster."""
 
-    async def work(admin: "Admin") -> "dict[str, Topic]":
-        return await admin.list_topics(include_internal=given.internal)
+    async def work(admin: "Admin") -> "dict[str, TopicDescription]":
+        return await admin.list_topics(include_internal=internal)
 
     rows = [
         {
@@ -67,9 +41,9 @@ def list_topics(given: Given) -> None:
             "unhealthy": sum(not part.is_healthy for part in topic.partitions),
             "is_internal": topic.is_internal,
         }
-        for topic in administer(given, work).values()
+        for topic in administer(bootstrap, work).values()
     ]
-    if given.json:
+    if json:
         show_json(rows)
         return
     if not rows:
@@ -88,34 +62,44 @@ def list_topics(given: Given) -> None:
     show_table(headings, table, right=headings[1:])
 
 
-def create(given: Given) -> None:
+@app.command()
+def create(
+    names: Annotated[list[str], Argument(metavar="TOPIC...")],
+    partitions: Annotated[int | None, Option(metavar="N", min=1, help="How many.", show_default=AS_SET)] = None,
+    copies: Annotated[
+        int | None,
+        Option("--copies", "--replication-factor", metavar="N", min=1, help="On how many brokers.", show_default=AS_SET),
+    ] = None,
+    settings: Settings = [],
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Leave one that is there as it is.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say whether it can be, and leave it at that.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP,
+) -> None:
     """Create topics."""
 
     async def work(admin: "Admin") -> None:
         from odradek.client.admin import NewTopic
         from odradek.client.admin.topics import BY_DEFAULT
 
-        names = given.names
-        if given.if_not_exists:
-            there = await admin.list_topics(include_internal=True)
-            names = [name for name in names if name not in there]
-        partitions = BY_DEFAULT if given.partitions is None else given.partitions
-        copies = BY_DEFAULT if given.copies is None else given.copies
-        wanted = [NewTopic(name, partitions, copies, dict(given.settings)) for name in names]
-        for made in (await admin.create_topics(wanted, validate_only=given.dry_run)).values():
-            what = "could be created" if given.dry_run else "is created"
+        there = await admin.list_topics(include_internal=True) if if_not_exists else {}
+        wanted = [
+            NewTopic(name, partitions or BY_DEFAULT, copies or BY_DEFAULT, dict(settings)) for name in names if name not in there
+        ]
+        for made in (await admin.create_topics(wanted, validate_only=dry_run)).values():
+            what = "could be created" if dry_run else "is created"
             print(f"topic {made.name} {what}: {many(made.partitions, 'partition')}, {copies_text(made.replication_factor)}")
 
-    administer(given, work)
+    administer(bootstrap, work)
 
 
-def describe(given: Given) -> None:
-    """Show topics: their settings, and where each partition is, begins and ends."""
+@app.command()
+def describe(names: Topics, bootstrap: Bootstrap = BOOTSTRAP, json: Json = False) -> None:
+    """Show topics, their settings and their partitions."""
 
     async def work(admin: "Admin") -> list[dict[str, Any]]:
-        await unknown_topics(admin, given.names)
-        topics = await admin.describe_topics(given.names)
-        settings = await own_settings(admin, given.names)
+        await unknown_topics(admin, names)
+        topics = await admin.describe_topics(names)
+        own = await own_settings(admin, names)
         places = [(topic.name, part) for topic in topics.values() for part in topic.partitions]
         spans = await spans_of(admin, places)
         return [
@@ -123,7 +107,7 @@ def describe(given: Given) -> None:
                 "topic": topic.name,
                 "id": topic.id,
                 "is_internal": topic.is_internal,
-                "settings": {config.name: config.value for config in settings[topic.name]},
+                "settings": {config.name: config.value for config in own[topic.name]},
                 "partitions": [
                     {
                         "partition": part.index,
@@ -140,8 +124,8 @@ def describe(given: Given) -> None:
             for topic in topics.values()
         ]
 
-    found = administer(given, work)
-    if given.json:
+    found = administer(bootstrap, work)
+    if json:
         show_json(found)
         return
     for number, topic in enumerate(found):
@@ -186,53 +170,62 @@ async def spans_of(admin: "Admin", places: "list[tuple[str, Partition]]") -> dic
     return {(place.topic, place.partition): (first[place].offset, end[place].offset) for place in led}
 
 
-def alter(given: Given) -> None:
+@app.command()
+def alter(
+    name: Topic,
+    partitions: Annotated[int | None, Option(metavar="N", min=1, help="How many it shall have, more than now.")] = None,
+    settings: Settings = [],
+    reset: Annotated[list[str], Option("--reset", metavar="KEY", help="Let a setting be as the cluster is set.")] = [],
+    bootstrap: Bootstrap = BOOTSTRAP,
+    yes: Yes = False,
+) -> None:
     """Change the settings of a topic, or add partitions to it."""
-    if not (given.settings or given.reset or given.partitions):
-        given.refuse("say what to change: -o KEY=VALUE, --reset KEY or --partitions N")
+    if not (settings or reset or partitions):
+        refuse("say what to change: -o KEY=VALUE, --reset KEY or --partitions N")
 
     async def look(admin: "Admin") -> int:
-        await unknown_topics(admin, [given.name])
-        now = len((await admin.describe_topics([given.name]))[given.name].partitions)
-        if given.partitions is not None and given.partitions <= now:
-            raise Failed(f"topic {given.name} has {many(now, 'partition')}: give more with --partitions, or leave it out")
+        await unknown_topics(admin, [name])
+        now = len((await admin.describe_topics([name]))[name].partitions)
+        if partitions is not None and partitions <= now:
+            raise Failed(f"topic {name} has {many(now, 'partition')}: give more with --partitions, or leave it out")
         return now
 
     async def work(admin: "Admin") -> None:
         from odradek.client.admin import Change, ConfigChange, Resource, ResourceKind
 
-        changes = [ConfigChange(name, value) for name, value in given.settings]
-        changes += [ConfigChange(name, change=Change.DELETE) for name in given.reset]
+        changes = [ConfigChange(key, value) for key, value in settings]
+        changes += [ConfigChange(key, change=Change.DELETE) for key in reset]
         if changes:
-            await admin.alter_configs({Resource(ResourceKind.TOPIC, given.name): changes})
-            print(f"{many(len(changes), 'setting')} of topic {given.name} changed")
-        if given.partitions is not None:
-            await admin.add_partitions({given.name: given.partitions})
-            print(f"topic {given.name} has {many(given.partitions, 'partition')} now")
+            await admin.alter_configs({Resource(ResourceKind.TOPIC, name): changes})
+            print(f"{many(len(changes), 'setting')} of topic {name} changed")
+        if partitions is not None:
+            await admin.add_partitions({name: partitions})
+            print(f"topic {name} has {many(partitions, 'partition')} now")
 
-    now = administer(given, look)
-    if given.partitions is not None:
-        confirm(given, f"Add {given.partitions - now} to the {many(now, 'partition')} of {given.name}? {ADDED}")
-    administer(given, work)
+    now = administer(bootstrap, look)
+    if partitions is not None:
+        confirm(f"Add {partitions - now} to the {many(now, 'partition')} of {name}? {ADDED}", yes=yes)
+    administer(bootstrap, work)
 
 
-def delete(given: Given) -> None:
+@app.command()
+def delete(names: Topics, bootstrap: Bootstrap = BOOTSTRAP, yes: Yes = False) -> None:
     """Delete topics with all their records."""
 
     async def look(admin: "Admin") -> int:
-        await unknown_topics(admin, given.names)
-        topics = await admin.describe_topics(given.names)
+        await unknown_topics(admin, names)
+        topics = await admin.describe_topics(names)
         spans = await spans_of(admin, [(topic.name, part) for topic in topics.values() for part in topic.partitions])
         return sum(end - first for first, end in spans.values())
 
     async def work(admin: "Admin") -> None:
-        await admin.delete_topics(given.names)
-        for name in given.names:
+        await admin.delete_topics(names)
+        for name in names:
             print(f"topic {name} is deleted")
 
-    records = administer(given, look)
-    confirm(given, f"Delete {', '.join(given.names)} with {many(records, 'record')}, for good?")
-    administer(given, work)
+    records = administer(bootstrap, look)
+    confirm(f"Delete {', '.join(names)} with {many(records, 'record')}, for good?", yes=yes)
+    administer(bootstrap, work)
 
 
 def copies_text(number: int) -> str:

@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from odradek.cli.parser import Commands, Given, complain, count, fail
+from typer import Option
+
+from odradek.cli.commands import complain, fail, verb
 from odradek.cli.start import FILE, write
 from odradek.cli.storage import configured
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 DATA = "odradek-cluster"
 PORT = 9092
+PORT_MAX = 65_535
 NODES_MAX = 64
 PAUSE_SECONDS_MIN = 0.2
 PAUSE_SECONDS_MAX = 30.0
@@ -39,13 +42,7 @@ Odradek serves Kafka clients from {count} nodes.
 Ctrl-C stops all of them.
 """
 
-
-def add(commands: Commands) -> None:
-    parser = commands.add("up", up)
-    parser.add_argument("--nodes", metavar="N", type=count, default=3, help="how many nodes (3)")
-    parser.add_argument("--data", metavar="FOLDER", default=DATA, help=f"where each node has a folder (./{DATA})")
-    parser.add_argument("--port", metavar="PORT", type=count, default=PORT, help=f"of the first node; others follow ({PORT})")
-    parser.set_defaults(refuse=parser.error)
+app = verb()
 
 
 class Node:
@@ -95,29 +92,32 @@ class Node:
             self.process.send_signal(signal.SIGTERM)
 
 
-def up(given: Given) -> None:
-    """Start a cluster of several nodes on this machine, and serve until it is stopped.
+@app.command()
+def up(
+    nodes: Annotated[int, Option(metavar="N", min=1, max=NODES_MAX, help="How many nodes.")] = 3,
+    data: Annotated[str, Option(metavar="FOLDER", help="Where each node has a folder.")] = DATA,
+    port: Annotated[int, Option(metavar="PORT", min=1, max=PORT_MAX, help="Of the first node; others follow.")] = PORT,
+) -> None:
+    """Start several nodes on this machine, and serve until stopped.
 
     Each node has a folder with its data, its server.properties and what it says (node.log); a node that ends is
     started again.
     """
-    if not 1 <= given.nodes <= NODES_MAX:
-        given.refuse(f"--nodes: from 1 to {NODES_MAX}")
-    nodes = prepare(os.path.abspath(given.data), given.nodes, given.port)
+    cluster = prepare(os.path.abspath(data), nodes, port)
     stopping: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: stopping.append(received))
     try:
-        for node in nodes:
+        for node in cluster:
             node.start()
-        lines = "\n".join(f"  node {node.number}  {node.address}  {node.folder}" for node in nodes)
-        print(SCREEN.format(count=len(nodes), nodes=lines, servers=",".join(node.address for node in nodes)), flush=True)
+        lines = "\n".join(f"  node {node.number}  {node.address}  {node.folder}" for node in cluster)
+        print(SCREEN.format(count=len(cluster), nodes=lines, servers=",".join(node.address for node in cluster)), flush=True)
         while not stopping:
             time.sleep(LOOK_SECONDS)
-            for node in nodes:
+            for node in cluster:
                 node.look()
     finally:
-        stop(nodes)
+        stop(cluster)
 
 
 def prepare(data: str, count: int, port: int) -> list[Node]:

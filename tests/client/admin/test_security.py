@@ -1,6 +1,7 @@
 """ACLs, quotas, passwords and tokens, and groups that share records: of Apache Kafka, because a node does not serve them yet."""
 
 import hashlib
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ from odradek.client.admin import (
     AclFilter,
     AclResource,
     Admin,
+    Group,
     Match,
     Mechanism,
     NewPassword,
@@ -21,8 +23,12 @@ from odradek.client.admin import (
 )
 from odradek.client.errors import Refused
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.client.admin.scenario import administer, made, seen
+from tests.kafka.asking import ask
 from tests.kafka.broker import Broker
+
+MEMBER = "JEXY6aqzQY-32P5TStzaFg"
 
 
 def test_acls_are_created_found_and_deleted(kafka: Broker, name: str) -> None:
@@ -82,10 +88,33 @@ def test_passwords_are_set_and_taken_away_without_being_sent(kafka: Broker, name
 
 def test_tokens_are_for_those_who_have_said_who_they_are(kafka: Broker) -> None:
     async def scenario(admin: Admin) -> None:
-        for ask in (admin.create_token, admin.describe_tokens, lambda: admin.renew_token(b"x"), lambda: admin.expire_token(b"x")):
+        renew, expire = partial(admin.renew_token, b"x"), partial(admin.expire_token, b"x")
+        for call in (admin.create_token, admin.describe_tokens, renew, expire):
             with pytest.raises(Refused) as caught:
-                await ask()
+                await call()
             assert caught.value.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+    administer(kafka, scenario)
+
+
+def test_a_share_group_is_described_with_its_members(kafka: Broker, name: str) -> None:
+    async def scenario(admin: Admin) -> None:
+        places = await made(admin, name, 2)
+        epoch = 0
+
+        async def described() -> Group:
+            """As long as its member is heard of, which that learns its partitions by."""
+            nonlocal epoch
+            beat = ShareGroupHeartbeatRequest(group_id=name, member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=[name])
+            epoch = ask(kafka.port, beat, 1, ShareGroupHeartbeatResponse).member_epoch
+            return (await admin.describe_groups([name], include_operations=True))[name]
+
+        group = await seen(described, "its partitions", as_wanted=lambda group: group.members and group.members[0].assignment)
+        assert (group.type, group.state, group.protocol_type) == ("share", "Stable", "share")
+        assert group.operations
+        (member,) = group.members
+        assert (member.id, member.topics, member.assignment) == (MEMBER, (name,), tuple(places))
+        assert member.epoch == epoch
 
     administer(kafka, scenario)
 

@@ -8,7 +8,8 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 
 /** A program of its own, to be killed: counts the words of a topic with Kafka Streams, exactly once. Every word that is counted is a
- * record of the other topic. Arguments: bootstrap servers, id of the application, folder of its state, the two topics. */
+ * record of the other topic. Arguments: bootstrap servers, id of the application, folder of its state, the two topics, and the group
+ * protocol: classic or streams. */
 public class WordCount {
     public static void main(String[] arguments) {
         Properties settings = new Properties();
@@ -22,8 +23,11 @@ public class WordCount {
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 3000);
-        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 300);
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[5]);
+        if (arguments[5].equals("classic")) { // otherwise both are the brokers' matter
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 3000);
+            settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 300);
+        }
         settings.put("reconnect.backoff.max.ms", 200);
         settings.put("metadata.max.age.ms", 1000);
         StreamsBuilder builder = new StreamsBuilder();

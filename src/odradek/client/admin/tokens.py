@@ -83,7 +83,7 @@ class Tokens(Asking):
         return (await self._one("to expire a token", request, ExpireDelegationTokenResponse, timeout_ms)).expiry_timestamp_ms
 
     async def describe_tokens(self, owners: Iterable[Principal] | None = None, *, timeout_ms: float | None = None) -> list[Token]:
-        """Those of some owners, or all that who asks may see."""
+        """Those that some own, have asked for or may renew, or all that who asks may see."""
         kind = DescribeDelegationTokenRequest
         named = None
         if owners is not None:

@@ -9,8 +9,9 @@ from odradek.client.admin.admin import Admin
 from odradek.client.admin.brokers import ClusterDescription, Features, LogDir, Replica, Upgrade
 from odradek.client.admin.configs import Config, ConfigChange, Resource, ResourceKind
 from odradek.client.admin.credentials import Mechanism, NewPassword, ScramCredential
+from odradek.client.admin.describing import Group
 from odradek.client.admin.group_offsets import Offsets
-from odradek.client.admin.groups import Group, ListedGroup
+from odradek.client.admin.groups import ListedGroup
 from odradek.client.admin.offsets import FoundOffset, Isolation, Offset
 from odradek.client.admin.placement import Election, Reassignment
 from odradek.client.admin.quorum import Endpoint, Quorum
