@@ -25,6 +25,7 @@ NOUNS = {  # by the file that has it
     "consume": "Show the records of a topic.",
     "group": "See how far groups are, set where they go on, delete them.",
     "cluster": "Look at a cluster, or do what concerns several nodes.",
+    "pipeline": "Run data pipelines on Spark, and look after them.",
     "storage": "Format the folders of a node, or look at them.",
     "log": "Look at the files of a log.",
 }

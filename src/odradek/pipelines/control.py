@@ -1,35 +1,31 @@
-"""How commands reach the driver that runs pipelines: a socket in its state folder, a line of JSON each way."""
+"""Answers commands in the driver that runs pipelines, while it runs them."""
 
 import json
-import socket
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from odradek.client.errors import KafkaError
+from odradek.pipelines.asking import SOCKET, NoDriver, ask
 from odradek.pipelines.runner import Runner
 
-SOCKET: Final = "driver.sock"
-ANSWER_SECONDS: Final = 120.0  # a stop waits for the batch at work
 LINE_BYTES_MAX: Final = 1024 * 1024
-
-
-class NoDriver(KafkaError):
-    """Nobody runs pipelines there."""
 
 
 @contextmanager
 def serving(runner: Runner, state: Path) -> Iterator[None]:
-    """Answers commands meanwhile. NoDriver when somebody does already."""
+    """KafkaError when another driver is at work in the folder."""
     state.mkdir(parents=True, exist_ok=True)
     path = state / SOCKET
-    with suppress(NoDriver):
+    try:
         ask(state, {"what": "list"})
+    except NoDriver:
+        path.unlink(missing_ok=True)
+    else:
         raise KafkaError(f"pipelines of {state} are run by another driver; stop that one first, or choose another --state")
-    path.unlink(missing_ok=True)
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -45,19 +41,3 @@ def serving(runner: Runner, state: Path) -> Iterator[None]:
         finally:
             server.shutdown()
             path.unlink(missing_ok=True)
-
-
-def ask(state: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the driver says of the pipelines that a command is about."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
-        try:
-            connection.connect(str(state / SOCKET))
-        except OSError:
-            raise NoDriver(f"nobody runs pipelines in {state}; start them with: odradek pipeline run FILE") from None
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        answer = json.loads(connection.makefile("rb").readline())
-    if "error" in answer:
-        raise KafkaError(answer["error"])
-    found: list[dict[str, Any]] = answer["tasks"]
-    return found
