@@ -58,7 +58,7 @@ def run_pipelines(
     try:
         pipelines = load(files)
         say(f"starting Spark ({master}) for {', '.join(each.name for each in pipelines)}")
-        spark = session(master=master, settings=dict(conf))
+        spark = session(master=master, settings=dict(conf), log=state / "spark.log")
         runner = Runner(pipelines, checkpoints=where, say=say, failures_max=failures, to_end=until_end)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda *_: runner.stop())

@@ -143,7 +143,7 @@ class Output:
         return write
 
     def stop(self) -> None:
-        """What the query had here, beside itself."""
+        """Waits for the batch that is being written; then the query has nothing more to do."""
         sink, self.sink = self.sink, None
         if sink is not None:
             sink.close()

@@ -144,9 +144,9 @@ class Task:
     def stop(self) -> None:
         query, self.query = self.query, None
         self.state = State.STOPPED
+        self.output.stop()
         if query is not None:
             query.stop()
-        self.output.stop()
 
     def restart(self) -> None:
         if self.query is not None:

@@ -44,8 +44,32 @@ PYTHONPATH=$kept exec {python} "$@"
 """
 
 
-def session(name: str = "odradek", *, master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
-    """The session of this process: the one that there is, or a new one. NoJava when Spark cannot be started."""
+LOG: Final = """rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+"""
+
+
+def session(
+    name: str = "odradek",
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> "SparkSession":
+    """The session of this process: the one that there is, or a new one. NoJava when Spark cannot be started.
+
+    `log`: the file that has what Spark has to say; without it, errors go to stderr."""
     from pyspark.sql import SparkSession
 
     found = SparkSession.getActiveSession()
@@ -60,11 +84,21 @@ def session(name: str = "odradek", *, master: str | None = None, settings: Mappi
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(chosen)
+    if log is not None:
+        own["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log_configuration(log)}"
     for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
+    if log is None:
+        made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def log_configuration(log: Path) -> Path:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    path = log.with_suffix(".log4j2.properties")
+    path.write_text(LOG.format(path=log.resolve()))
+    return path.resolve()
 
 
 def wrapper() -> str:

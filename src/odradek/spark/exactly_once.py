@@ -19,13 +19,14 @@ Invariants
 """
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.client.errors import Fenced, KafkaError
+from odradek.client.errors import Closed, Fenced, KafkaError
 from odradek.client.producer import Producer
 from odradek.client.records import SharedTransaction, TopicPartition
 from odradek.spark import clients, markers
@@ -100,10 +101,18 @@ class Sink:
         self.records_written = 0
         self._producer: Producer | None = None
         self._is_certain = False  # that the last batch is out
+        self._is_closed = False
+        self._at_work = threading.Lock()
 
     # -- a batch
 
     def write(self, frame: "DataFrame", batch_id: int) -> None:
+        with self._at_work:
+            if self._is_closed:
+                raise Closed(f"{self.name} was stopped")
+            self._write_once(frame, batch_id)
+
+    def _write_once(self, frame: "DataFrame", batch_id: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY)
         marker = Marker(query or self.checkpoint, batch_id)
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -199,7 +208,10 @@ class Sink:
         clients.run(leave())
 
     def close(self) -> None:
-        self._leave()
+        """After the batch at work: no other is written."""
+        with self._at_work:
+            self._is_closed = True
+            self._leave()
 
 
 async def start(properties: dict[str, str], shared: dict[str, str]) -> Producer:
@@ -327,5 +339,6 @@ class Writing:
         with clients.admin({"bootstrap.servers": self.properties["bootstrap.servers"]}) as admin:
             found = clients.run(admin.describe_producers([place]))[place]
         owner = (self.shared.producer_id, self.shared.epoch)
-        if owner in [(each.producer_id, each.producer_epoch) for each in found]:
+        written = [each for each in found if each.last_sequence >= 0]  # the end of a transaction leaves the next epoch alone
+        if owner in [(each.producer_id, each.producer_epoch) for each in written]:
             raise RefusedTwice(f"{place} has been written to in this transaction, by another task")
