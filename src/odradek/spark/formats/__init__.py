@@ -2,6 +2,8 @@
 
     string           UTF-8
     json             `schema` is Spark's DDL, or the JSON of a Spark type
+    avro             `schema` is Avro's JSON, or @ and the path of a file that holds it
+    avro-confluent   the same, behind the five bytes that a schema registry's client writes first
 
 Nothing is imported here before a format is asked for, and then what that format needs: drivers and workers start often.
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
-FORMATS: Final = ("string", "json")
+FORMATS: Final = ("string", "json", "avro", "avro-confluent")
 
 
 class Bad(NamedTuple):
@@ -54,6 +56,10 @@ def decoder(form: str, schema: str | None = None, message: str | None = None) ->
         return StringDecoder()
     if not schema or not schema.strip():
         raise InvalidOption(f"format {form} needs a schema")
-    from odradek.spark.formats.json_decoder import JsonDecoder
+    if form == "json":
+        from odradek.spark.formats.json_decoder import JsonDecoder
 
-    return JsonDecoder(schema)
+        return JsonDecoder(schema)
+    from odradek.spark.formats.avro_decoder import AvroDecoder
+
+    return AvroDecoder.of(schema, has_header=form == "avro-confluent")
