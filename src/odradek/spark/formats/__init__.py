@@ -4,6 +4,7 @@
     json             `schema` is Spark's DDL, or the JSON of a Spark type
     avro             `schema` is Avro's JSON, or @ and the path of a file that holds it
     avro-confluent   the same, behind the five bytes that a schema registry's client writes first
+    protobuf         `schema` is @ and the path of a FileDescriptorSet, or its base64; `message` is a full name
 
 Nothing is imported here before a format is asked for, and then what that format needs: drivers and workers start often.
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
-FORMATS: Final = ("string", "json", "avro", "avro-confluent")
+FORMATS: Final = ("string", "json", "avro", "avro-confluent", "protobuf")
 
 
 class Bad(NamedTuple):
@@ -46,8 +47,8 @@ def decoder(form: str, schema: str | None = None, message: str | None = None) ->
     """The decoder of a format; InvalidOption, with what to do, where there is none for what was given."""
     if form not in FORMATS:
         raise InvalidOption(f"format {form!r} is not known: use {', '.join(FORMATS)}, or none for the bytes as they are")
-    if message is not None:
-        raise InvalidOption(f"message {message!r} is given, which no format has: leave it out")
+    if message is not None and form != "protobuf":
+        raise InvalidOption(f"message {message!r} is given, which only format protobuf has: leave it out")
     if form == "string":
         if schema is not None:
             raise InvalidOption("a schema is given, which format string does not have: leave it out")
@@ -60,6 +61,12 @@ def decoder(form: str, schema: str | None = None, message: str | None = None) ->
         from odradek.spark.formats.json_decoder import JsonDecoder
 
         return JsonDecoder(schema)
+    if form == "protobuf":
+        if not message:
+            raise InvalidOption("format protobuf needs the full name of a message, such as shop.Order")
+        from odradek.spark.formats.protobuf_decoder import ProtobufDecoder
+
+        return ProtobufDecoder.of(schema, message)
     from odradek.spark.formats.avro_decoder import AvroDecoder
 
     return AvroDecoder.of(schema, has_header=form == "avro-confluent")
