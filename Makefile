@@ -5,13 +5,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test install lint kafka model fuzz sim mutants chaos interop lock bench clean
+.PHONY: start test demo install lint kafka model fuzz sim mutants chaos interop lock bench clean
 
 start: install
 	@$(BIN)/odradek start
 
 test: install kafka lint
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# A pipeline at work, for a minute: orders in, totals out.
+demo: install
+	@$(BIN)/python examples/demo.py
 
 install: $(STAMP)
 
