@@ -32,6 +32,7 @@ from odradek.client.records import SharedTransaction, TopicPartition
 from odradek.spark import clients, markers
 from odradek.spark.checkpoints import input_offsets
 from odradek.spark.markers import Marker
+from odradek.spark.reading import BadRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +131,7 @@ class Sink:
                 raise
             except Exception as error:  # whatever Spark makes of what fails in its tasks
                 self._leave()
-                if attempt == ATTEMPTS_MAX:
+                if attempt == ATTEMPTS_MAX or is_hopeless(error):
                     raise
                 log.warning("%s: batch %d is tried again: %s", self.name, batch_id, first_line(error))
                 sleep(PAUSE_SECONDS * attempt)
@@ -227,6 +228,11 @@ async def start(properties: dict[str, str], shared: dict[str, str]) -> Producer:
 def evaluate(frame: "DataFrame") -> None:
     """A query with state fails when a batch of it is not computed, whoever wants the result."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether the same happens the next time: what cannot be decoded cannot be decoded."""
+    return f"{BadRecord.__name__}: " in str(error)
 
 
 def first_line(error: Exception) -> str:
