@@ -44,6 +44,7 @@ WANTED: Final = {
     "micro-batches": 1.2,
     "write": 1.5,
     "write once": 1.0,
+    "write once, same place": 1.0,
 }
 OURS, THEIRS = "odradek", "kafka"
 Work = Callable[[str], float]  # the connector -> seconds
@@ -166,7 +167,7 @@ class Bench:
 
         return work
 
-    def copy(self, topic: str) -> Work:
+    def copy(self, topic: str, *, co_partitioned: bool = False) -> Work:
         """From topic to topic: ours exactly once, theirs at least once."""
 
         def work(connector: str) -> float:
@@ -184,6 +185,7 @@ class Bench:
                     bootstrap=self.bootstrap,
                     topic=target,
                     group=target,
+                    co_partitioned=co_partitioned,
                     properties=properties,
                 )
             else:
@@ -312,6 +314,7 @@ def main() -> None:
         "start of a query": (lambda: bench.query_start(topic("small")), None),
         "write": (lambda: bench.write(rows // 2), rows // 2),
         "write once": (lambda: bench.copy(topic("small")), rows),
+        "write once, same place": (lambda: bench.copy(topic("small"), co_partitioned=True), rows),
         "latency": (bench.latency, None),
     }
     try:
