@@ -232,8 +232,8 @@ async def delays(bootstrap: str, source: str, target: str, seconds: float, rate:
     async def receive() -> None:
         async with Consumer(target, bootstrap=bootstrap, fetch_max_wait_ms=50) as consumer:
             while not is_over.is_set():
-                for record in await consumer.poll(timeout_ms=100):
-                    found.append(time.time() - float(record.value or 0))
+                records = await consumer.poll(timeout_ms=100)
+                found.extend(time.time() - float(record.value or 0) for record in records)
 
     receiving = asyncio.create_task(receive())
     async with Producer(bootstrap, linger_ms=0) as producer:
