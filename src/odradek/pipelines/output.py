@@ -205,7 +205,7 @@ def bytes_of(frame: DataFrame) -> DataFrame:
 
 def dead_letter_rows(topic: TopicFrame, target: str, pipeline: str) -> DataFrame:
     """What of a topic cannot be decoded, as it came, with where it was and why it is here in its headers."""
-    reader = session().readStream.format("odradek").options(**{**topic.source_options, "badRecords": "only"})
+    reader = session().readStream.format("odradek").options(**topic.bad_options)
     found = reader.load()
     said = {
         dead_letters.TOPIC: F.col("topic"),

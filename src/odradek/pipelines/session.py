@@ -6,13 +6,12 @@ Invariants
 """
 
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from odradek.pipelines import java
+from odradek.pipelines import java, python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,21 +29,11 @@ DEFAULTS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",  # that of TCP waits 40 ms for the end of a task
     "spark.python.daemon.module": "odradek.spark.daemon",
     "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 SHUFFLE_PARTITIONS_MAX: Final = 8
 LOCAL: Final = "local"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-WRAPPER: Final = """#!/bin/sh
-# Python for Spark, without the archives that Spark puts before everything: it would compile them in each process.
-rest=$PYTHONPATH: kept=
-while [ -n "$rest" ]; do
-  case ${{rest%%:*}} in *.zip|'') ;; *) kept=$kept${{kept:+:}}${{rest%%:*}} ;; esac
-  rest=${{rest#*:}}
-done
-PYTHONPATH=$kept exec {python} "$@"
-"""
-
-
 LOG: Final = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
@@ -96,7 +85,8 @@ def session(
     log = log or _wanted.log
     own = {"spark.sql.shuffle.partitions": str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX)), **DEFAULTS}
     if chosen.startswith(LOCAL):
-        os.environ.setdefault("PYSPARK_PYTHON", wrapper())
+        os.environ.setdefault("PYSPARK_PYTHON", python.launcher())
+        python.start_zygote()
         own["spark.driver.host"] = own["spark.driver.bindAddress"] = "127.0.0.1"
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -118,23 +108,3 @@ def log_configuration(log: Path) -> Path:
     path = log.with_suffix(".log4j2.properties")
     path.write_text(LOG.format(path=log.resolve()))
     return path.resolve()
-
-
-def wrapper() -> str:
-    """The path of a program that is this Python, without Spark's archives."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "odradek"
-    text = WRAPPER.format(python=sys.executable)
-    path = folder / f"python-{abs(hash_of(text)):x}"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        fresh.rename(path)
-    return str(path)
-
-
-def hash_of(text: str) -> int:
-    from zlib import crc32
-
-    return crc32(text.encode())

@@ -57,15 +57,25 @@ class TopicFrame(LazyFrame):
         }
         if value not in PLAIN:
             self.source_options |= {"valueFormat": format, "valueSchema": value, **({"valueMessage": message} if message else {})}
+        for column, kind in (("key", key), ("value", value)):
+            if kind == "string":
+                self.source_options[f"{column}Format"] = kind
 
     @property
     def is_decoded(self) -> bool:
         """Whether there can be records that are not what they should be."""
-        return "valueFormat" in self.source_options or "string" in (self.key, self.value)
+        return "valueFormat" in self.source_options or "keyFormat" in self.source_options
 
     @property
     def title(self) -> str:
         return ", ".join(self.topics) or str(self.pattern)
+
+    @property
+    def bad_options(self) -> dict[str, str]:
+        """Those of a source that gives what this one cannot: of columns that this one decodes."""
+        unread = () if self.columns_needed is None else [name for name in ("key", "value") if name not in self.columns_needed]
+        found = {name: text for name, text in self.source_options.items() if not name.startswith(tuple(unread))}
+        return {**found, "badRecords": "only"}
 
     def prune(self, needed: set[str] | None) -> None:
         """It is made anew, with these columns of the source."""

@@ -6,6 +6,7 @@ offsets as JSON, or `-` where it has none. Version 2 has the id of the source an
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.spark.options import Offsets, from_json
@@ -40,7 +41,9 @@ def exists(spark: "SparkSession", path: str) -> bool:
 
 
 def read_text(spark: "SparkSession", path: str) -> str:
-    """Through Hadoop: a checkpoint may be anywhere."""
+    """Through Hadoop, for a checkpoint may be anywhere; without it where it is on this machine."""
+    if "://" not in path:
+        return Path(path.removeprefix("file:")).read_text()
     jvm: Any = spark.sparkContext._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
     stream = where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).open(where)

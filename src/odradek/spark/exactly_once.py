@@ -26,6 +26,8 @@ from contextlib import contextmanager
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+
 from odradek.client.errors import Closed, Fenced, KafkaError
 from odradek.client.producer import Producer
 from odradek.client.records import SharedTransaction, TopicPartition
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-ENCODED: Final = "topic string, partition int, record_count int, batch binary"
-WRITTEN: Final = "topic string, partition int, record_count bigint"
+ENCODED: Final = StructType().add("topic", StringType()).add("partition", IntegerType())
+ENCODED.add("record_count", IntegerType()).add("batch", BinaryType())
+WRITTEN: Final = StructType().add("topic", StringType()).add("partition", IntegerType()).add("record_count", LongType())
 QUERY: Final = "sql.streaming.queryId"  # where Spark says whose batch it is
 ATTEMPTS_MAX: Final = 5
 PAUSE_SECONDS: Final = 0.5

@@ -123,11 +123,9 @@ class ClassicMember(Member):
         if not self.is_cooperative:
             await self.revoke(self.owned)
         async with self._committing:  # a commit under way is answered first
-            self._is_joining = True
-        try:
-            places = await self._join_and_sync()
-        finally:
-            self._is_joining = False
+            self._is_joining = True  # until it is in a generation, however often it takes: of one that it heard of it may be none
+        places = await self._join_and_sync()
+        self._is_joining = False
         gone = [place for place in self.owned if place not in places]
         if gone:
             await self.revoke(gone)
