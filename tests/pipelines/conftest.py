@@ -1,4 +1,6 @@
-"""What the tests of pipelines share: one session of Spark for all of them in a process."""
+"""What the tests of pipelines share: one session of Spark for all of them in a process, and for those of `tests/spark`, which may
+run in the same one, before them or after.
+"""
 
 import os
 import sys
@@ -9,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.pipelines.session import DEFAULTS, session
+from tools.kafka_jars import spark_connector_class_path
 
 REPOSITORY = Path(__file__).parents[2]
 MASTER = "local[2,2]"
@@ -24,7 +27,8 @@ SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     """With the defaults of pipelines, whoever has started it."""
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(REPOSITORY / "src"), str(REPOSITORY), *sys.path]))
-    found = session(master=MASTER, settings=SETTINGS)
+    jars = {"spark.driver.extraClassPath": spark_connector_class_path()}  # of Spark's own connector
+    found = session(master=MASTER, settings={**SETTINGS, **jars})
     for name, value in {**DEFAULTS, **SETTINGS}.items():
         if found.conf.isModifiable(name):
             found.conf.set(name, value)

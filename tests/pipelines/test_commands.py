@@ -14,6 +14,8 @@ from tests.pipelines.driver import QUICK, SECONDS_MAX, Driver
 
 CITIES = """
 from odradek.pipelines import Pipeline
+from pyspark.sql import functions as F
+from spelling import spelled  # a module of its folder
 
 cities = Pipeline("cities")
 people = cities.topic("people", value="name string, city string")
@@ -22,7 +24,11 @@ known = people.where("city IS NOT NULL")  # made while the file is read
 
 @cities.to_topic("cities")
 def with_names():
-    return known.join(names, known.city == names._key).selectExpr("name", "value AS city")
+    return known.join(names, known.city == names._key).select("name", F.udf(lambda city: spelled(city))("value").alias("city"))
+"""
+SPELLING = """
+def spelled(name):
+    return name.title()
 """
 STRICT = """
 from odradek.pipelines import Pipeline
@@ -40,6 +46,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     folder = tmp_path_factory.mktemp("driver")
     (folder / "cities.py").write_text(CITIES)
     (folder / "strict.py").write_text(STRICT)
+    (folder / "spelling.py").write_text(SPELLING)
     with started(folder / "data") as node:
         bootstrap = f"127.0.0.1:{node.port}"
         with Admin(bootstrap) as admin:
@@ -79,10 +86,10 @@ def written(driver: Driver, count: int, topic: str = "cities") -> list[tuple[Any
 def test_a_table_is_read_anew_for_each_batch(driver: Driver) -> None:
     driver.wait_for("starting Spark (local[2]) for cities, strict\n")
     until(lambda: [task["state"] for task in driver.tasks().values()] == ["running"] * 2, "running pipelines", SECONDS_MAX)
-    send(driver, "names", "Oslo", key="O")
+    send(driver, "names", "OSLO", key="O")
     person(driver, "ann", "O")
     assert written(driver, 1) == [("ann", "Oslo")]
-    send(driver, "names", "Kristiania", key="O")
+    send(driver, "names", "kristiania", key="O")
     person(driver, "bob", "O")
     assert written(driver, 2) == [("ann", "Oslo"), ("bob", "Kristiania")]
 

@@ -31,9 +31,9 @@ def to_files(folder: Path) -> Pipeline:
     pipeline = Pipeline("filing", bad_records="bad-files")
     numbers = pipeline.topic("numbers", value=NUMBER)
 
-    @pipeline.to_files(str(folder / "numbers"), format="json")
+    @pipeline.to_files(str(folder / "numbers"), format="json", partition_by=("is_odd",))
     def numbered() -> DataFrame:
-        return numbers.select("n")
+        return numbers.select("n", (numbers.n % 2 == 1).alias("is_odd"))
 
     return pipeline
 
@@ -102,6 +102,7 @@ def test_every_kind_of_output_has_dead_letters(ran: PipelineTest, topic: str, pi
 
 def test_files_have_what_can_be_decoded(ran: PipelineTest, spark: SparkSession, folder: Path) -> None:
     assert sorted(row.n for row in spark.read.json(str(folder / "numbers")).collect()) == [1, 2]
+    assert {each.name for each in (folder / "numbers").glob("is_odd=*")} == {"is_odd=true", "is_odd=false"}
 
 
 def test_files_that_another_query_wrote_are_not_mixed_with(spark: SparkSession, folder: Path, ran: PipelineTest) -> None:

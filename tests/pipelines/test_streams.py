@@ -1,7 +1,10 @@
 """What streams can be made into: joins of both kinds, branches, merges, tables, SQL, keys."""
 
+import io
+import json
 from collections.abc import Iterator
 
+import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -9,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from odradek.client.admin.configs import Resource, ResourceKind
 from odradek.pipelines import Pipeline, PipelineTest
 from odradek.pipelines.pruning import attributes
-from odradek.sync import Admin
+from odradek.sync import Admin, Producer
 
 ORDER = "id string, customer string, amount double, at timestamp"
+MEASURE = {"type": "record", "name": "Measure", "fields": [{"name": "celsius", "type": "double"}]}
 PAYMENT = "order_id string, paid double, at timestamp"
 
 
@@ -74,6 +78,18 @@ def shapes() -> Pipeline:
     return pipeline
 
 
+def sensors() -> Pipeline:
+    pipeline = Pipeline("sensors")
+    found = pipeline.topic(pattern="sensor-.*", value=json.dumps(MEASURE), format="avro", key="binary")
+
+    @pipeline.to_topic("measures")
+    def measures() -> DataFrame:
+        said = F.col("_headers")[0].value.cast("string").alias("said")
+        return found.select("celsius", "_key", F.col("_topic").alias("place"), F.col("_offset").alias("nr"), "_timestamp", said)
+
+    return pipeline
+
+
 def at_least_once() -> Pipeline:
     pipeline = Pipeline("loose", delivery="at-least-once", bad_records="loose-letters")
     orders = pipeline.topic("orders", value=ORDER)
@@ -91,7 +107,10 @@ def order(number: int, customer: str, amount: float) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession) -> Iterator[PipelineTest]:
-    with PipelineTest(joins(), shapes(), at_least_once(), partitions=2) as test:
+    with PipelineTest(joins(), shapes(), sensors(), at_least_once(), partitions=2) as test:
+        with Producer(test.bootstrap) as producer:
+            for place in ("sensor-attic", "sensor-cellar", "other"):
+                producer.send(place, measured(21.5), key=b"\xff", headers={"by": b"me"})
         test.send("customers", {"name": "Ann", "city": "Nowhere"}, key="ann")
         test.send("customers", {"name": "Ann", "city": "Rome"}, key="ann")
         test.send("customers", {"name": "Bob", "city": "Oslo"}, None, key="bob")
@@ -105,6 +124,12 @@ def ran(spark: SparkSession) -> Iterator[PipelineTest]:
         test.send("orders", order(4, "ann", -5.0), key="k")
         test.run()
         yield test
+
+
+def measured(celsius: float) -> bytes:
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, MEASURE, {"celsius": celsius})
+    return data.getvalue()
 
 
 def rows(test: PipelineTest, topic: str) -> list[tuple[object, ...]]:
@@ -153,6 +178,11 @@ def test_sql_takes_other_frames_by_name(ran: PipelineTest) -> None:
 
 def test_a_frame_with_a_value_is_written_as_it_is(ran: PipelineTest) -> None:
     assert sorted((record.key, record.value) for record in ran.records("loud-words")) == [(b"w", b"A"), (b"w", b"B")]
+
+
+def test_topics_are_found_by_a_pattern_values_are_avro_and_where_they_come_from_is_known(ran: PipelineTest) -> None:
+    assert rows(ran, "measures") == [(21.5, "sensor-attic", 0, "me"), (21.5, "sensor-cellar", 0, "me")]
+    assert {record.key for record in ran.records("measures")} == {b"\xff"}
 
 
 def test_a_table_is_a_compacted_topic_with_a_tombstone_for_a_deleted_row(ran: PipelineTest) -> None:

@@ -1,6 +1,7 @@
 """Windows, their results when they are final or whenever they change, what comes late; duplicates."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,11 @@ def test_changes_are_told_as_they_come(ran: PipelineTest) -> None:
     ann = [each["clicks"] for each in ran.values("changing") if each["user"] == "ann" and "10:00:" in each["window"]["start"]]
     assert ann == [2, 3]
     assert results(ran, "changing") > results(ran, "tumbling")
+
+
+def test_state_is_in_rocksdb_and_its_changes_are_in_the_checkpoint(ran: PipelineTest) -> None:
+    state = Path(ran._folder.name, "checkpoints", "tumbling", "tumbling", "state", "0")
+    assert any(state.rglob("*.changelog"))
 
 
 def test_a_click_is_in_two_hopping_windows(ran: PipelineTest) -> None:

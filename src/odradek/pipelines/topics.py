@@ -9,7 +9,7 @@ Invariants
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -112,7 +112,12 @@ class TopicFrame(LazyFrame):
         schema = self.schema_wanted()
         options = {**({"groupId": self.group} if self.group else {}), **self.source_options}
         self.source = source = session().readStream.format("odradek").options(**options).schema(schema).load()
-        return source.select(*self._columns(schema))
+        names = ("value", *PLACE, "headers")
+        unread = [F.lit(None).cast(self._kind(name)).alias(name) for name in names if name not in schema.fieldNames()]
+        is_struct = isinstance(self._kind("value"), StructType)
+        places = [F.col(name).alias(alias) for name, alias in {**PLACE, "headers": HEADERS}.items()]
+        read = source.select("*", *unread)  # what is not read may be named nevertheless, where nothing comes of it
+        return read.select(F.col("value.*") if is_struct else F.col("value"), *places)
 
     def load_latest(self) -> DataFrame:
         """The last value of each key, as it is when a batch begins."""
@@ -124,15 +129,6 @@ class TopicFrame(LazyFrame):
         values = last.where("last.value IS NOT NULL").select(F.col("key"), F.col("last.value").alias("value"))
         is_struct = isinstance(schema["value"].dataType, StructType)
         return values.select(F.col("key").alias("_key"), F.col("value.*") if is_struct else F.col("value"))
-
-    def _columns(self, schema: StructType) -> list[Any]:
-        names = schema.fieldNames()
-        found: list[Any] = []
-        if "value" in names:
-            kind = schema["value"].dataType
-            found += [F.col("value.*") if isinstance(kind, StructType) else F.col("value")]
-        found += [F.col(name).alias(alias) for name, alias in {**PLACE, "headers": HEADERS}.items() if name in names]
-        return found
 
 
 def plain_type(name: str) -> DataType:
