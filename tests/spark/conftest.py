@@ -1,9 +1,6 @@
 """What the tests of Spark share: one session for all of them in a process, a cluster of three nodes of ours, and Apache Kafka."""
 
-import os
 import re
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
