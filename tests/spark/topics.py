@@ -8,6 +8,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from odradek import sync
 from odradek.client.admin import NewTopic
+from odradek.client.admin.offsets import Isolation, Offset
 from odradek.client.records import TopicPartition
 from tests.clients.confluent import consuming
 from tests.clients.waiting import until
@@ -36,22 +37,32 @@ def fill(bootstrap: str, topic: str, values: Iterable[Any], partition: int | Non
             producer.send(topic, str(value), key=str(value), partition=partition, **more)
 
 
+def ends(bootstrap: str, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> dict[TopicPartition, int]:
+    with sync.Admin(bootstrap) as admin:
+        partitions = admin.describe_topics([topic])[topic].partitions
+        wanted = {TopicPartition(topic, each.index): Offset.LATEST for each in partitions}
+        return {place: each.offset for place, each in admin.list_offsets(wanted, isolation=isolation).items()}
+
+
 def messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Message]:
-    """All of a topic, up to where it ends now, as librdkafka reads it."""
+    """All of a topic, up to where it ends now, as librdkafka reads it. Whoever was told of a commit may be ahead of its markers:
+    for what is committed, this waits until no transaction is open."""
+    if isolation == "read_committed":
+        until(lambda: ends(bootstrap, topic, Isolation.READ_COMMITTED) == ends(bootstrap, topic), f"all transactions of {topic}")
     with consuming(bootstrap, isolation_level=isolation) as consumer:
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-        ends = {}
+        last = {}
         for index in partitions:
             start, end = consumer.get_watermark_offsets(ConfluentPartition(topic, index), timeout=60)
             if end > start:
-                ends[index] = end
-        consumer.assign([ConfluentPartition(topic, index, OFFSET_BEGINNING) for index in ends])
+                last[index] = end
+        consumer.assign([ConfluentPartition(topic, index, OFFSET_BEGINNING) for index in last])
         found: list[Message] = []
 
         def look() -> bool:
             found.extend(consumer.consume(10_000, 0.1))
-            places = consumer.position([ConfluentPartition(topic, index) for index in ends])
-            return all(each.offset >= ends[each.partition] for each in places)
+            places = consumer.position([ConfluentPartition(topic, index) for index in last])
+            return all(each.offset >= last[each.partition] for each in places)
 
         until(look, f"the end of {topic}")
     assert all(each.error() is None for each in found)

@@ -142,21 +142,20 @@ class Sink:
                 self._is_certain = True
                 return
             except Exception as error:  # whatever Spark makes of what fails in its tasks
-                failed = self._leave() or error
-                is_final = isinstance(failed, (Fenced, Outdated)) or was_cancelled(error) or attempt == ATTEMPTS_MAX
-                if is_final:
+                failed = self._too_slow(monotonic() - begun_s) or self._leave() or error
+                if attempt == ATTEMPTS_MAX or isinstance(failed, (TooSlow, Fenced, Outdated)) or was_cancelled(error):
+                    self._leave()
                     self._part()
-                    explained = self._explained(failed, monotonic() - begun_s)
-                    if explained is error:
+                    if failed is error:
                         raise
-                    raise explained from error
+                    raise failed from error
                 log.warning("%s: batch %d is tried again: %s", self.name, batch_id, first_line(error))
                 sleep(PAUSE_SECONDS * attempt)
 
-    def _explained(self, error: Exception, seconds: float) -> Exception:
+    def _too_slow(self, seconds: float) -> TooSlow | None:
         timeout_ms = int(self.properties["transaction.timeout.ms"])
-        if not isinstance(error, Fenced) or seconds * 1000 < timeout_ms:
-            return error
+        if seconds * 1000 < timeout_ms:
+            return None
         return TooSlow(
             f"{self.name}: the batch took {seconds:.0f} s, and the cluster aborts transactions after transaction.timeout.ms="
             f"{timeout_ms}. Set it higher (the brokers' transaction.max.timeout.ms allows so much), or make batches smaller "
