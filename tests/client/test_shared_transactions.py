@@ -45,7 +45,7 @@ async def lower(server: Server, level: int) -> None:
             await seen(admin.describe_features, "the level", as_wanted=lambda found: found.features[FEATURE].level == level)
 
 
-def producer(server: Server, name: str, **options: int) -> Producer:
+def producer(server: Server, name: str, **options: Any) -> Producer:
     return Producer(server.bootstrap, transactional_id=name, linger_ms=0, **options)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from confluent_kafka import Producer as ConfluentProducer
 
 from odradek.client.consumer import Consumer
-from odradek.client.records import TopicPartition
+from odradek.client.records import Record, TopicPartition
 from tests.client.consuming import consumer, run, until
 from tests.client.servers import Server
 from tests.clients.confluent import create, fill
@@ -60,7 +60,7 @@ def test_nothing_from_the_end_of_a_range_on_is_given_when_it_comes_later(server:
         place = TopicPartition(name, 0)
         async with consumer(server) as reader:
             await reader.assign({place: 3}, {place: 7})
-            found = []
+            found: list[Record] = []
             while len(found) < 2:
                 found += await reader.poll(timeout_ms=100)
             fill(server.bootstrap, name, 5)
@@ -81,7 +81,7 @@ def test_one_partition_ends_and_another_goes_on(server: Server, name: str) -> No
         places = [TopicPartition(name, index) for index in range(2)]
         async with consumer(server) as reader:
             await reader.assign(dict.fromkeys(places, 0), {places[0]: 6})
-            found = []
+            found: list[Record] = []
             while len(found) < 26:
                 found += await reader.poll(timeout_ms=100)
             assert [each.offset for each in found if each.partition == 0] == [*range(6)]
