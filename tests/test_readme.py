@@ -12,11 +12,21 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    program, _ = programs()
     with started(tmp_path / "data") as node:
         there = program.replace("127.0.0.1:9092", f"127.0.0.1:{node.port}")
         done = subprocess.run([sys.executable, "-c", there], capture_output=True, text=True, check=True)
     assert done.stdout == "b'me' b'hello'\n"
+
+
+def test_the_pipeline_in_the_readme_is_that_of_its_page() -> None:
+    """Where it is run by a test."""
+    _, pipeline = programs()
+    assert pipeline in (README.parent / "docs" / "pipelines.md").read_text()
+
+
+def programs() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
 def test_the_first_minute_is_true(tmp_path: Path) -> None:

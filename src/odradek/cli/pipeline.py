@@ -49,16 +49,18 @@ def run_pipelines(
         from odradek.pipelines import control
         from odradek.pipelines.java import NoJava
         from odradek.pipelines.runner import Runner, load
-        from odradek.pipelines.session import session
+        from odradek.pipelines.session import choose, session
     except ModuleNotFoundError as error:
         fail(f"there is no module {error.name}: {NEEDS}")
     from odradek.client.errors import KafkaError
 
     where = checkpoints or str((state / "checkpoints").resolve())
     try:
+        control.check(state)
+        choose(master=master, settings=dict(conf), log=state / "spark.log")
         pipelines = load(files)
         say(f"starting Spark ({master}) for {', '.join(each.name for each in pipelines)}")
-        spark = session(master=master, settings=dict(conf), log=state / "spark.log")
+        spark = session()
         runner = Runner(pipelines, checkpoints=where, say=say, failures_max=failures, to_end=until_end)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, lambda *_: runner.stop())

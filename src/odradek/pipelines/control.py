@@ -9,28 +9,35 @@ from pathlib import Path
 from typing import Final
 
 from odradek.client.errors import KafkaError
-from odradek.pipelines.asking import SOCKET, NoDriver, ask
-from odradek.pipelines.runner import Runner
+from odradek.pipelines.asking import NoDriver, address, ask
+from odradek.pipelines.runner import Runner, reason
 
 LINE_BYTES_MAX: Final = 1024 * 1024
 
 
-@contextmanager
-def serving(runner: Runner, state: Path) -> Iterator[None]:
+def check(state: Path) -> None:
     """KafkaError when another driver is at work in the folder."""
-    state.mkdir(parents=True, exist_ok=True)
-    path = state / SOCKET
     try:
         ask(state, {"what": "list"})
     except NoDriver:
-        path.unlink(missing_ok=True)
-    else:
-        raise KafkaError(f"pipelines of {state} are run by another driver; stop that one first, or choose another --state")
+        return
+    raise KafkaError(f"pipelines of {state} are run by another driver; stop that one first, or choose another --state")
+
+
+@contextmanager
+def serving(runner: Runner, state: Path) -> Iterator[None]:
+    check(state)
+    state.mkdir(parents=True, exist_ok=True)
+    path = Path(address(state))
+    path.unlink(missing_ok=True)
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            request = json.loads(self.rfile.readline(LINE_BYTES_MAX))
-            self.wfile.write(json.dumps(runner.ask(request)).encode() + b"\n")
+            try:
+                answer = runner.ask(json.loads(self.rfile.readline(LINE_BYTES_MAX)))
+            except Exception as error:  # noqa: BLE001 - whatever Spark has to say: it is told to who asked
+                answer = {"error": reason(error)}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
 
     with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
         server.daemon_threads = True

@@ -3,6 +3,7 @@ need not read is known before it is made.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -39,7 +40,7 @@ class LazyFrame(ClassicFrame):
         return session()._sc
 
     def forget(self) -> None:
-        """It is made anew when it is used again."""
-        for name in set(self.__dict__) - {"_make", "_made", "is_cached", "_support_repr_html"}:
+        """It is made anew when it is used again; so is what a frame remembers of itself, such as its schema."""
+        for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), cached_property)]:
             del self.__dict__[name]
         self._made = None

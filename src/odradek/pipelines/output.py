@@ -6,21 +6,23 @@ Invariants
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from odradek.client.admin.topics import NewTopic
-from odradek.client.errors import Refused
+from odradek.client.errors import InvalidOption, Refused
 from odradek.pipelines import pruning
 from odradek.pipelines.records import RECORD, Key, records
 from odradek.pipelines.session import session
 from odradek.pipelines.topics import TopicFrame
-from odradek.spark import clients, dead_letters
+from odradek.spark import checkpoints, clients, dead_letters
 from odradek.spark.exactly_once import Sink
 from odradek.wire.errors import ErrorCode
+
+BATCHES_KEPT: Final = 1_000
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -52,6 +54,7 @@ class Output:
     def __init__(self, pipeline: "Pipeline", name: str, make: Callable[[], DataFrame], target: Target) -> None:
         self.pipeline, self.name, self.make, self.target = pipeline, name, make, target
         self.sink: Sink | None = None
+        self.records_by_batch: dict[int, int] = {}  # of those that the sink wrote last
 
     @property
     def title(self) -> str:
@@ -63,6 +66,11 @@ class Output:
         return self.title
 
     @property
+    def is_exact(self) -> bool:
+        """Whether records and offsets are committed together, by the sink."""
+        return self.target.is_topic and self.pipeline.delivery == "exactly-once"
+
+    @property
     def transactional_id(self) -> str:
         return f"odradek-{self.title}"
 
@@ -72,12 +80,19 @@ class Output:
         """What the function gives, over sources that read what it needs."""
         topics = self.pipeline.topics
         for topic in topics:
+            topic.group = None if self.is_exact else self.group
             topic.prune(None)
+        self._forget()
         made = self._made()
         used = [topic for topic in topics if topic.source is not None]
         for topic, needed in zip(used, pruning.needed(made, [topic.source for topic in used])):
             topic.prune(needed)
+        self._forget()
         return self._made()
+
+    def _forget(self) -> None:
+        for frame in self.pipeline.frames:
+            frame.forget()
 
     def _made(self) -> DataFrame:
         """Records, for a topic: their columns are what is needed in the end."""
@@ -107,6 +122,7 @@ class Output:
         frame = self.frame()
         when = dict(trigger) if trigger is not None else {"processingTime": self.pipeline.trigger}
         if not self.target.is_topic:
+            self._check_files(checkpoint)
             writer = frame.writeStream.format(self.target.format).option("path", str(self.target.where))
             writer = writer.partitionBy(*self.target.partition_by) if self.target.partition_by else writer
         else:
@@ -123,8 +139,8 @@ class Output:
     def _writing(self, columns: list[str], checkpoint: str) -> Callable[[DataFrame, int], None]:
         topic = None if "topic" in columns else self.target.where
         properties = {"bootstrap.servers": self.pipeline.bootstrap, **self.pipeline.properties}
-        if self.pipeline.delivery == "exactly-once":
-            self.sink = Sink(
+        if self.is_exact:
+            self.sink = sink = Sink(
                 self.transactional_id,
                 properties,
                 checkpoint=checkpoint,
@@ -132,7 +148,7 @@ class Output:
                 group=self.group,
                 co_partitioned=self.target.co_partitioned,
             )
-            return self.sink.write
+            return lambda frame, batch_id: self._write(sink, frame, batch_id)
 
         def write(frame: DataFrame, _: int) -> None:
             options = {f"kafka.{name}": value for name, value in properties.items()}
@@ -141,6 +157,21 @@ class Output:
             frame.write.format("odradek").options(**options).mode("append").save()
 
         return write
+
+    def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> None:
+        before = sink.records_written
+        sink.write(frame, batch_id)
+        self.records_by_batch = {**self.records_by_batch, batch_id: sink.records_written - before}
+        for old in [each for each in self.records_by_batch if each <= batch_id - BATCHES_KEPT]:
+            del self.records_by_batch[old]
+
+    def _check_files(self, checkpoint: str) -> None:
+        """Spark's sink leaves out batches that it finds in the folder already, whoever wrote them."""
+        spark, where = session(), str(self.target.where)
+        if checkpoints.exists(spark, f"{where}/_spark_metadata") and not checkpoints.exists(spark, f"{checkpoint}/offsets"):
+            raise InvalidOption(
+                f"{where} has been written by a query of which there is no checkpoint; move it away, or write to another folder"
+            )
 
     def stop(self) -> None:
         """Waits for the batch that is being written; then the query has nothing more to do."""

@@ -9,23 +9,26 @@ Invariants
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Final, Literal
 
 from pyspark.sql import DataFrame
 
 from odradek.client.errors import InvalidOption
 from odradek.pipelines.lazy import LazyFrame
-from odradek.pipelines.output import Output, Target
+from odradek.pipelines.output import Output, Target, dead_letter_rows
 from odradek.pipelines.records import Key
 from odradek.pipelines.session import session
 from odradek.pipelines.topics import TopicFrame
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 BOOTSTRAP: Final = "ODRADEK_BOOTSTRAP"
+DEAD_LETTERS: Final = "dead-letters"
 Make = Callable[[], DataFrame]
 Delivery = Literal["exactly-once", "at-least-once"]
 Emit = Literal["final", "changes"]
-declared: dict[str, "Pipeline"] = {}  # by the files that were read
+declared: list["Pipeline"] = []  # in this process, in this order
 
 
 class Pipeline:
@@ -54,8 +57,12 @@ class Pipeline:
         self.trigger = trigger
         self.properties = dict(properties or {})
         self.topics: list[TopicFrame] = []
+        self.tables: list[TopicFrame] = []
+        self.frames: list[LazyFrame] = []  # that are made of topics when they are needed
         self.outputs: list[Output] = []
-        declared[name] = self
+        if bad_records != "drop" and TOPIC_NAME.fullmatch(bad_records) is None:
+            raise InvalidOption(f"bad_records={bad_records!r}: it is fail, drop, or the topic that takes them")
+        declared.append(self)
 
     @property
     def spark(self) -> Any:
@@ -66,10 +73,31 @@ class Pipeline:
     def dead_letters(self) -> str | None:
         return None if self.bad_records in ("fail", "drop") else self.bad_records
 
+    @property
+    def decoded(self) -> list[TopicFrame]:
+        return [each for each in self.topics if each.is_decoded]
+
     def claimed(self, output: Output) -> list[TopicFrame]:
         """The topics whose dead letters an output takes along: all of them, if it is the first that writes to a topic."""
         first = next((each for each in self.outputs if each.target.is_topic), None)
-        return [each for each in self.topics if each.is_decoded] if output is first else []
+        return self.decoded if output is first else []
+
+    def queries(self) -> list[Output]:
+        """All outputs; where none is a topic that dead letters could go along with, they are one by themselves."""
+        if self.dead_letters is None or not self.decoded or any(each.target.is_topic for each in self.outputs):
+            return self.outputs
+        return [*self.outputs, Output(self, DEAD_LETTERS, self._dead_letters, Target("topic", self.dead_letters))]
+
+    def _dead_letters(self) -> DataFrame:
+        assert self.dead_letters is not None
+        rows = [dead_letter_rows(each, self.dead_letters, self.name) for each in self.decoded]
+        return reduce(DataFrame.unionByName, rows)
+
+    def move(self, bootstrap: str) -> None:
+        """To another cluster."""
+        self.bootstrap = bootstrap
+        for each in (*self.topics, *self.tables):
+            each.source_options["kafka.bootstrap.servers"] = bootstrap
 
     # -- what is read
 
@@ -118,18 +146,33 @@ class Pipeline:
             starting="earliest",
             options={"badRecords": "fail" if self.bad_records == "fail" else "drop"},
         )
-        return LazyFrame(frame.load_latest)
+        self.tables.append(frame)
+        return self._lazy(frame.load_latest)
 
-    def sql(self, query: str) -> DataFrame:
-        """What a query gives over the topics that were declared before, by their names."""
+    def sql(self, query: str, **frames: DataFrame) -> DataFrame:
+        """What a query gives over topics, by their names (with _ in place of - and ., or in backquotes), and other frames."""
 
         def make() -> DataFrame:
-            for each in self.topics:
-                for name in each.topics:
-                    each.createOrReplaceTempView(name.replace("-", "_").replace(".", "_"))
+            for name, each in self._views(query).items():
+                each.createOrReplaceTempView(f"`{name}`")
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(f"`{name}`")
             return session().sql(query)
 
-        return LazyFrame(make)
+        return self._lazy(make)
+
+    def _views(self, query: str) -> dict[str, TopicFrame]:
+        """Those that a query may mean: what is not in its text need not be there."""
+        found = {}
+        for each in self.topics:
+            for topic in each.topics:
+                found.update({name: each for name in (topic, re.sub("[-.]", "_", topic)) if name in query})
+        return found
+
+    def _lazy(self, make: Make) -> DataFrame:
+        found = LazyFrame(make)
+        self.frames.append(found)
+        return found
 
     # -- what is written
 
@@ -140,17 +183,21 @@ class Pipeline:
         key: Key = None,
         emit: Emit = "final",
         co_partitioned: bool = False,
+        name: str | None = None,
     ) -> Callable[[Make], Make]:
         """The rows of the frame that the function gives, to a topic, or to the one that their column `topic` names.
 
         A frame with a column `value`, and none but those of records, is written as it is; of any other, rows become JSON. `emit`:
-        results that are `final`, or all their `changes`. `co_partitioned`: rows for one partition are together already."""
-        return self._output(Target("topic", topic, key=key, emit=emit, co_partitioned=co_partitioned), topic)
+        results that are `final`, or all their `changes`. `co_partitioned`: rows for one partition are together already. `name`:
+        of the output, if not that of the topic or, where rows have their own, of the function."""
+        if emit not in ("final", "changes"):
+            raise InvalidOption(f"emit={emit!r}: it is final or changes")
+        return self._output(Target("topic", topic, key=key, emit=emit, co_partitioned=co_partitioned), name or topic)
 
-    def table(self, topic: str, *, key: Key) -> Callable[[Make], Make]:
+    def table(self, topic: str, *, key: Key, name: str | None = None) -> Callable[[Make], Make]:
         """Results that change, to a compacted topic: the last record of a key is its row. A row with true in a column `_deleted`
         deletes its key."""
-        return self._output(Target("table", topic, key=key, emit="changes"), topic)
+        return self._output(Target("table", topic, key=key, emit="changes"), name or topic)
 
     def to_files(
         self,
@@ -158,16 +205,21 @@ class Pipeline:
         *,
         format: str = "parquet",  # noqa: A002
         partition_by: tuple[str, ...] = (),
+        name: str | None = None,
     ) -> Callable[[Make], Make]:
         """The rows of the frame that the function gives, to files, through Spark's own sink: exactly once for who reads them with
         Spark."""
-        return self._output(Target("files", path, emit="final", format=format, partition_by=partition_by), None)
+        return self._output(Target("files", path, emit="final", format=format, partition_by=partition_by), name)
 
     def _output(self, target: Target, name: str | None) -> Callable[[Make], Make]:
         def decorate(make: Make) -> Make:
             chosen = name or str(getattr(make, "__name__", "output"))
+            if NAME.fullmatch(chosen) is None:
+                raise InvalidOption(
+                    f"an output of {self.name} is called {chosen}; give it a name of letters, digits, dots, - and _, with name="
+                )
             if any(chosen == each.name for each in self.outputs):
-                raise InvalidOption(f"{self.name} has two outputs {chosen}")
+                raise InvalidOption(f"{self.name} has two outputs {chosen}; give one of them another name, with name=")
             self.outputs.append(Output(self, chosen, make, target))
             return make
 

@@ -2,13 +2,15 @@
 
 Invariants
  1. A query that fails is started again, after a pause that doubles each time; when it has failed `failures_max` times and got
-    nothing done in between, it is given up, and said to be so.
+    nothing done in between, it is given up, and said to be so; at once when it cannot be started as it is written, or
+    another driver has taken over.
  2. Whatever a query is doing can be seen from outside: `status` has it, at any time.
  3. Stopping waits for the batch at work: what it has written is committed, or never was.
 """
 
 import importlib.util
 import json
+import os
 import sys
 import threading
 import time
@@ -18,7 +20,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.client.errors import InvalidOption
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
+
+from odradek.client.errors import Fenced, InvalidOption
 from odradek.pipelines.output import Output
 from odradek.pipelines.pipeline import Pipeline, declared
 
@@ -30,6 +35,7 @@ PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 FAILURES_MAX: Final = 10
 BATCHES_KEPT: Final = 10
+FENCED: Final = f"{Fenced.__module__}.{Fenced.__name__}"
 Say = Callable[[str], None]
 
 
@@ -44,7 +50,7 @@ class State(Enum):
 
 def load(paths: Iterable[str | Path]) -> list[Pipeline]:
     """The pipelines that files declare, in their order."""
-    before = set(declared)
+    before = len(declared)
     for path in map(Path, paths):
         if not path.is_file():
             raise InvalidOption(f"there is no file {path}")
@@ -53,17 +59,32 @@ def load(paths: Iterable[str | Path]) -> list[Pipeline]:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        sys.path.insert(0, str(path.parent.resolve()))
-        try:
-            spec.loader.exec_module(module)
-        finally:
-            sys.path.remove(str(path.parent.resolve()))
-    found = [pipeline for name, pipeline in declared.items() if name not in before]
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # its functions travel to workers
+        see_beside(path)
+        spec.loader.exec_module(module)
+    found = declared[before:]
+    check(found)
+    return found
+
+
+def see_beside(path: Path) -> None:
+    """A file may import those in its folder, here and in workers that start later on this machine."""
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    paths = [folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def check(found: list[Pipeline]) -> None:
+    """InvalidOption when they cannot be run together."""
     if not found:
         raise InvalidOption('no pipeline is declared there: `Pipeline("name")` does')
     if empty := [each.name for each in found if not each.outputs]:
         raise InvalidOption(f"pipeline {empty[0]} writes nothing: @to_topic, @table or @to_files say what it does")
-    return found
+    titles = [output.title for pipeline in found for output in pipeline.queries()]
+    if twice := [title for title in titles if titles.count(title) > 1]:
+        raise InvalidOption(f"there are two queries {twice[0]}: pipelines and their outputs have names of their own")
 
 
 class Task:
@@ -78,7 +99,6 @@ class Task:
         self.not_before_s = 0.0
         self.batches: list[dict[str, Any]] = []
         self._batch = -1
-        self._written = 0
 
     def step(self, now_s: float) -> None:
         """What there is to do now."""
@@ -92,9 +112,12 @@ class Task:
                 self._look(now_s)
 
     def _start(self, now_s: float) -> None:
+        self._batch = -1
         try:
             self.query = self.output.start(self.checkpoint, trigger=self.trigger)
             self.state = State.RUNNING
+        except (InvalidOption, AnalysisException) as error:  # it is the same the next time
+            self._give_up(error)
         except Exception as error:  # noqa: BLE001 - of the user's function, Spark or the cluster
             self._failed(error, now_s)
 
@@ -122,24 +145,24 @@ class Task:
                     self.say(line(self.output.title, batch))
 
     def _records_out(self, progress: Any) -> int:
-        sink = self.output.sink
-        if sink is None:
-            return max(int(progress.sink.numOutputRows), 0)
-        written, self._written = sink.records_written - self._written, sink.records_written
-        return max(written, 0)
+        written = self.output.records_by_batch
+        return written.get(progress.batchId, 0) if self.output.is_exact else max(int(progress.sink.numOutputRows), 0)
 
     def _failed(self, error: BaseException, now_s: float) -> None:
         self.failures += 1
         self.error = reason(error)
         self.query = None
-        self._written = 0
-        if self.failures >= self.failures_max:
-            self.state = State.FAILED
-            self.say(f"{self.output.title}: GIVEN UP after {self.failures} failures. The last: {self.error}")
+        if self.failures >= self.failures_max or FENCED in str(error):  # who came later is not to be fenced in turn
+            self._give_up(error)
             return
         pause_s = min(PAUSE_SECONDS * 2 ** (self.failures - 1), PAUSE_SECONDS_MAX)
         self.state, self.not_before_s = State.WAITING, now_s + pause_s
         self.say(f"{self.output.title}: failed ({self.failures} of {self.failures_max}), again in {pause_s:.0f} s: {self.error}")
+
+    def _give_up(self, error: BaseException) -> None:
+        self.state, self.error = State.FAILED, reason(error)
+        often = f" after {self.failures} failures" if self.failures > 1 else ""
+        self.say(f"{self.output.title}: GIVEN UP{often}. {self.error}")
 
     def stop(self) -> None:
         query, self.query = self.query, None
@@ -162,7 +185,7 @@ class Task:
             "state": self.state.value,
             "restarts": self.restarts,
             "error": self.error,
-            "sources": [topic.title for topic in output.pipeline.topics],
+            "sources": list(dict.fromkeys(topic.title for topic in (*output.pipeline.topics, *output.pipeline.tables))),
             "sink": {"kind": output.target.kind, "where": output.target.where, "mode": output.target.mode},
             "delivery": output.pipeline.delivery if output.target.is_topic else "exactly-once",
             "dead_letters": output.pipeline.dead_letters,
@@ -192,7 +215,7 @@ class Runner:
         self.tasks = [
             Task(output, f"{checkpoints}/{pipeline.name}/{output.name}", say, failures_max=failures_max, trigger=trigger)
             for pipeline in pipelines
-            for output in pipeline.outputs
+            for output in pipeline.queries()
         ]
         self.lock = threading.Lock()
         self.is_stopping = threading.Event()

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.pipelines import java, python
 
@@ -33,6 +33,7 @@ DEFAULTS: Final = {
 }
 SHUFFLE_PARTITIONS_MAX: Final = 8
 LOCAL: Final = "local"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOG: Final = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
@@ -49,6 +50,23 @@ appender.file.strategy.max = 3
 """
 
 
+class Wanted(NamedTuple):
+    """Of the session, when it is started."""
+
+    master: str | None = None
+    settings: Mapping[str, str] | None = None
+    log: Path | None = None  # the file that has what Spark has to say; without it, errors go to stderr
+
+
+_wanted = Wanted()
+
+
+def choose(*, master: str | None = None, settings: Mapping[str, str] | None = None, log: Path | None = None) -> None:
+    """What the session will be, whoever needs it first: a file that declares pipelines may."""
+    global _wanted  # noqa: PLW0603 - there is one session in a process
+    _wanted = Wanted(master, settings, log)
+
+
 def session(
     name: str = "odradek",
     *,
@@ -56,16 +74,15 @@ def session(
     settings: Mapping[str, str] | None = None,
     log: Path | None = None,
 ) -> "SparkSession":
-    """The session of this process: the one that there is, or a new one. NoJava when Spark cannot be started.
-
-    `log`: the file that has what Spark has to say; without it, errors go to stderr."""
+    """The session of this process: the one that there is, or a new one. NoJava when Spark cannot be started."""
     from pyspark.sql import SparkSession
 
-    found = SparkSession.getActiveSession()
-    if found is not None:
+    found = SparkSession._instantiatedSession  # the active one is another in each thread
+    if found is not None and found._sc._jsc is not None:
         return found
     java.check()
-    chosen = master or os.environ.get("ODRADEK_SPARK_MASTER") or "local[*]"
+    chosen = master or _wanted.master or os.environ.get("ODRADEK_SPARK_MASTER") or "local[*]"
+    log = log or _wanted.log
     own = {"spark.sql.shuffle.partitions": str(min(os.cpu_count() or 1, SHUFFLE_PARTITIONS_MAX)), **DEFAULTS}
     if chosen.startswith(LOCAL):
         os.environ.setdefault("PYSPARK_PYTHON", python.launcher())
@@ -74,9 +91,11 @@ def session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(chosen)
+    theirs = {**(_wanted.settings or {}), **(settings or {})}
     if log is not None:
-        own["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log_configuration(log)}"
-    for key, value in {**own, **(settings or {})}.items():
+        logging = f"-Dlog4j2.configurationFile={log_configuration(log)}"
+        theirs[JAVA_OPTIONS] = f"{logging} {theirs.get(JAVA_OPTIONS, '')}".strip()
+    for key, value in {**own, **theirs}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     if log is None:

@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 from odradek.client.errors import KafkaError
 from odradek.client.records import Record
-from odradek.pipelines.pipeline import BOOTSTRAP, Pipeline, declared
-from odradek.pipelines.runner import Runner, State, load
+from odradek.pipelines.pipeline import BOOTSTRAP, Pipeline
+from odradek.pipelines.runner import Runner, State, check, load
 from odradek.sync import Admin, Consumer, Producer
 
 START_SECONDS: Final = 30.0
@@ -36,9 +36,9 @@ class PipelineFailed(AssertionError):
 
 
 class PipelineTest:
-    def __init__(self, *files: str | Path, partitions: int = 1) -> None:
-        """`partitions`: of the topics that are made by sending to them."""
-        self.files, self.partitions = files, partitions
+    def __init__(self, *tested: str | Path | Pipeline, partitions: int = 1) -> None:
+        """Files that declare pipelines, or pipelines. `partitions`: of the topics that are made here."""
+        self.tested, self.partitions = tested, partitions
         self.pipelines: list[Pipeline] = []
 
     def __enter__(self) -> Self:
@@ -48,18 +48,18 @@ class PipelineTest:
             self.bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
         command = [sys.executable, "-m", "odradek", "start", "--data", f"{self._folder.name}/data", "--listen", self.bootstrap]
         command += ["-o", f"num.partitions={self.partitions}"]
-        self._node = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self._said = Path(self._folder.name, "node.txt")
+        with self._said.open("wb") as said:
+            self._node = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         self._before = os.environ.get(BOOTSTRAP)
         os.environ[BOOTSTRAP] = self.bootstrap
         try:
             self._wait()
-            for name in [*declared]:
-                del declared[name]
-            self.pipelines = load(self.files)
+            files = [each for each in self.tested if not isinstance(each, Pipeline)]
+            self.pipelines = [each for each in self.tested if isinstance(each, Pipeline)] + (load(files) if files else [])
+            check(self.pipelines)
             for pipeline in self.pipelines:
-                pipeline.bootstrap = self.bootstrap
-                for topic in pipeline.topics:
-                    topic.source_options["kafka.bootstrap.servers"] = self.bootstrap
+                pipeline.move(self.bootstrap)
             self._producer = Producer(self.bootstrap)
         except BaseException:
             self._stop()
@@ -75,7 +75,7 @@ class PipelineTest:
                     return
             except KafkaError as error:
                 if self._node.poll() is not None or time.monotonic() > end_s:
-                    said = self._node.stderr.read() if self._node.poll() is not None and self._node.stderr else str(error)
+                    said = self._said.read_text() or str(error)
                     raise PipelineFailed(f"the test's own node does not serve: {said.strip()}") from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -91,8 +91,6 @@ class PipelineTest:
             os.environ[BOOTSTRAP] = self._before
         self._node.terminate()
         self._node.wait()
-        if self._node.stderr is not None:
-            self._node.stderr.close()
         self._folder.cleanup()
 
     # -- what goes in
@@ -123,7 +121,11 @@ class PipelineTest:
         with Admin(self.bootstrap) as admin:
             there = admin.list_topics()
             wanted = [
-                name for pipeline in self.pipelines for topic in pipeline.topics for name in topic.topics if name not in there
+                name
+                for pipeline in self.pipelines
+                for topic in (*pipeline.topics, *pipeline.tables)
+                for name in topic.topics
+                if name not in there
             ]
             if wanted:
                 admin.create_topics([NewTopic(name, partitions=self.partitions) for name in dict.fromkeys(wanted)])

@@ -47,6 +47,7 @@ class TopicFrame(LazyFrame):
         self.topics, self.pattern, self.value, self.key = tuple(names), pattern, value, key
         self.columns_needed: set[str] | None = None  # of the source; None for all
         self.source: DataFrame | None = None
+        self.group: str | None = None  # that hears how far this is read, where nobody else tells it
         chosen = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(names)}
         self.source_options: dict[str, str] = {
             "kafka.bootstrap.servers": bootstrap,
@@ -82,10 +83,7 @@ class TopicFrame(LazyFrame):
         self.forget()
 
     def forget(self) -> None:
-        own = {"topics", "pattern", "value", "key", "columns_needed", "source", "source_options"}
-        kept = {name: self.__dict__[name] for name in own}
         super().forget()
-        self.__dict__.update(kept)
         self.source = None
 
     def schema_wanted(self) -> StructType:
@@ -112,16 +110,17 @@ class TopicFrame(LazyFrame):
 
     def _load(self) -> DataFrame:
         schema = self.schema_wanted()
-        reader = session().readStream.format("odradek").options(**self.source_options).schema(schema)
-        self.source = source = reader.load()
+        options = {**({"groupId": self.group} if self.group else {}), **self.source_options}
+        self.source = source = session().readStream.format("odradek").options(**options).schema(schema).load()
         return source.select(*self._columns(schema))
 
     def load_latest(self) -> DataFrame:
         """The last value of each key, as it is when a batch begins."""
+        self.columns_needed = {"key", "value", "offset"}
         schema = self.schema_wanted()
-        options = {name: value for name, value in self.source_options.items() if name != "maxOffsetsPerTrigger"}
+        options = {**self.source_options, "endingOffsets": "live"}
         source = session().read.format("odradek").options(**options).schema(schema).load()
-        last = source.groupBy("key").agg(F.max_by(F.struct("value", "timestamp"), F.col("offset")).alias("last"))
+        last = source.groupBy("key").agg(F.max_by(F.struct("value"), F.col("offset")).alias("last"))
         values = last.where("last.value IS NOT NULL").select(F.col("key"), F.col("last.value").alias("value"))
         is_struct = isinstance(schema["value"].dataType, StructType)
         return values.select(F.col("key").alias("_key"), F.col("value.*") if is_struct else F.col("value"))

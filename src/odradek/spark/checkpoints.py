@@ -22,7 +22,8 @@ def input_offsets(spark: "SparkSession", checkpoint: str, batch_id: int) -> Offs
     text = read_text(spark, f"{checkpoint}/offsets/{batch_id}")
     found: Offsets = {}
     for line in text.splitlines()[2:]:
-        found.update(topic_offsets(NAMED.sub("", line, count=1)))
+        for place, offset in topic_offsets(NAMED.sub("", line, count=1)).items():
+            found[place] = min(offset, found.get(place, offset))  # what is read twice is read as far as both have
     return found
 
 
@@ -32,6 +33,11 @@ def topic_offsets(line: str) -> Offsets:
         return from_json(json.loads(line))
     except (ValueError, TypeError, AttributeError):
         return {}
+
+
+def exists(spark: "SparkSession", path: str) -> bool:
+    where = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    return bool(where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(where))
 
 
 def read_text(spark: "SparkSession", path: str) -> str:

@@ -5,8 +5,23 @@ Spark starts it where `spark.python.daemon.module` names it.
 """
 
 import gc
+from typing import TYPE_CHECKING
 
-from pyspark.daemon import manager
+from pyspark import daemon
+
+if TYPE_CHECKING:
+    from socket import socket
+
+serve = daemon.worker
+
+
+def serve_quietly(sock: "socket", authenticated: bool) -> int:
+    """A task whose query was stopped, or has failed elsewhere, has nobody to tell its result: that is no error of its own."""
+    try:
+        return serve(sock, authenticated)
+    except BrokenPipeError:
+        return 1
+
 
 if __name__ == "__main__":
     import odradek.spark.exactly_once
@@ -18,4 +33,5 @@ if __name__ == "__main__":
 
     gc.collect()
     gc.freeze()
-    manager()
+    daemon.worker = serve_quietly
+    daemon.manager()

@@ -37,6 +37,7 @@ from odradek.client.records import SharedTransaction, TopicPartition
 from odradek.spark import clients, markers
 from odradek.spark.checkpoints import input_offsets
 from odradek.spark.markers import Marker
+from odradek.spark.reading import BadRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +144,7 @@ class Sink:
                 return
             except Exception as error:  # whatever Spark makes of what fails in its tasks
                 failed = self._too_slow(monotonic() - begun_s) or self._leave() or error
-                if attempt == ATTEMPTS_MAX or isinstance(failed, (TooSlow, Fenced, Outdated)) or was_cancelled(error):
+                if attempt == ATTEMPTS_MAX or isinstance(failed, (TooSlow, Fenced, Outdated)) or is_hopeless(error):
                     self._leave()
                     self._part()
                     if failed is error:
@@ -267,9 +268,9 @@ def evaluate(frame: "DataFrame") -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def was_cancelled(error: Exception) -> bool:
-    """Somebody has stopped the query."""
-    return "SPARK_JOB_CANCELLED" in str(error)
+def is_hopeless(error: Exception) -> bool:
+    """Whether the same happens the next time: somebody has stopped the query, or a record cannot be decoded, now or ever."""
+    return "SPARK_JOB_CANCELLED" in str(error) or f"{BadRecord.__name__}: " in str(error)
 
 
 def first_line(error: Exception) -> str:

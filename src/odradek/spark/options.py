@@ -23,6 +23,7 @@ from odradek.wire.batch import OFFSET_MAX
 
 KAFKA: Final = "kafka."
 EARLIEST, LATEST = -2, -1  # offsets by name, as Spark's connector writes them
+LIVE: Final = -3  # the end, when it is read: a plan of Spark is made once, and may be run often
 Offsets = dict[TopicPartition, int]
 Isolation = Literal["read_committed", "read_uncommitted"]
 UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -239,6 +240,8 @@ def position(options: Given, side: str, default: Position) -> Position:
             return Position(offset=EARLIEST)
         case "latest":
             return Position(offset=LATEST)
+        case "live" if side == "ending":
+            return Position(offset=LIVE)
         case "group":
             return Position(is_group=True)
     return Position(offsets=options.checked(f"{side}Offsets", by_partition))

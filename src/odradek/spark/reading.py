@@ -9,7 +9,8 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.spark import clients, dead_letters
 from odradek.spark.columns import Columns, Refuse
-from odradek.spark.options import ReadOptions
+from odradek.spark.options import EARLIEST, LATEST, LIVE, ReadOptions
+from odradek.spark.positions import Positions
 from odradek.spark.ranges import Range
 
 if TYPE_CHECKING:
@@ -31,7 +32,17 @@ def read_rows(options: ReadOptions, columns: Columns, partition: InputPartition)
         return
     from odradek.spark.range_reader import read
 
+    if wanted.end == LIVE:
+        wanted = as_it_is(options, wanted)
     yield from columns.made(read(options, wanted, columns.wanted), refuser(options))
+
+
+def as_it_is(options: ReadOptions, wanted: Range) -> Range:
+    """The range up to where the partition ends now."""
+    positions, place = Positions(options), wanted.place
+    end = positions.at([place], LATEST)[place]
+    start = positions.at([place], EARLIEST)[place] if wanted.start == EARLIEST else wanted.start
+    return Range(place, min(start, end), end)
 
 
 def refuser(options: ReadOptions) -> Refuse:

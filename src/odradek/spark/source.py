@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from odradek.spark.columns import Columns, full_schema
-from odradek.spark.options import ReadOptions, read_options, write_options
+from odradek.spark.options import EARLIEST, LIVE, ReadOptions, read_options, write_options
 from odradek.spark.positions import Positions
-from odradek.spark.ranges import ranges, split
+from odradek.spark.ranges import Range, ranges, split
 from odradek.spark.reading import RangePartition, read_rows
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class BatchReader(DataSourceReader):
         options, positions = self.options, Positions(self.options)
         places = positions.partitions()
         start = positions.resolve(options.start, places, is_start=True)
+        if options.end.offset == LIVE:
+            is_whole = options.start.offset == EARLIEST
+            return [RangePartition(Range(place, EARLIEST if is_whole else start[place], LIVE)) for place in places]
         end = positions.resolve(options.end, places, is_start=False)
         found = split(ranges(start, end), options.partitions_min, options.records_max)
         return [RangePartition(each) for each in found]

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 STREAMS: Final = (0, 1, 2)
+OURS: Final = {"pyspark.daemon": "odradek.spark.daemon"}  # Spark names the daemon of workers alone by its setting
 MODULES: Final = (
     "pyspark.daemon",
     "pyspark.worker",
@@ -141,7 +142,7 @@ def run(request: bytes) -> None:
     sys.path[:] = [*(each for each in path if each not in sys.path), *sys.path]
     sys.argv[:] = given[1:]
     warnings.filterwarnings("ignore", message=".*found in sys.modules.*", category=RuntimeWarning)
-    runpy.run_module(given[1], run_name="__main__", alter_sys=True)
+    runpy.run_module(OURS.get(given[1], given[1]), run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
