@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KAFKA_STAMP := $(VENV)/.kafka
 
-.PHONY: start test demo install lint kafka model fuzz sim mutants chaos interop lock bench clean
+.PHONY: start test demo install lint kafka model fuzz sim mutants chaos kills interop lock bench clean
 
 start: install
 	@$(BIN)/odradek start
@@ -61,6 +61,10 @@ mutants: install
 # Nodes of a cluster are killed, stopped, paused and cut off under clients at work.
 chaos: install
 	$(BIN)/python -m tests.cluster.chaos --seconds $${CHAOS_SECONDS:-600} --seed $${CHAOS_SEED:-$$$$}
+
+# A program that writes exactly once through Spark is killed, with its workers and the brokers.
+kills: install kafka
+	$(BIN)/python -m tests.spark.kills --seconds $${KILLS_SECONDS:-600} --seed $${KILLS_SEED:-$$$$}
 
 # Clients of other languages; needs Go and Node besides.
 interop: install

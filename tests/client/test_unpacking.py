@@ -129,3 +129,24 @@ def test_a_batch_that_is_cut_off_is_not_there() -> None:
     unpacking = Unpacking(PLACE, memoryview(whole + whole[:-1]), 0)
     assert [each.offset for each in unpacking.take(10)] == [0]
     assert unpacking.is_done
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=6), st.integers(0, 80), st.integers(0, 80))
+def test_what_is_read_up_to_an_offset_is_exact_to_the_record(sizes: list[tuple[int, int]], start: int, until: int) -> None:
+    """Batches of so many records, after holes of so many offsets."""
+    data, base, written = b"", 0, []
+    for size, hole in sizes:
+        base += hole
+        made = [Record(base + number, 1, None, b"v") for number in range(size)]
+        data += bytes(build(made, base_offset=base))
+        written += [each.offset for each in made]
+        base += size
+    wanted = [offset for offset in written if start <= offset < until]
+    until = max(until, start)
+    unpacking = Unpacking(PLACE, memoryview(data), start, until=until)
+    found = [record for _ in sizes for record in unpacking.take(1)]
+    assert [each.offset for each in found] == wanted
+    assert start <= unpacking.next_offset <= max(start, until)
+    rest = Unpacking(PLACE, memoryview(data), start, until=until).rest()
+    assert rest.next_offset == Unpacking(PLACE, memoryview(data), start, until=until).rest().next_offset
+    assert rest.next_offset == (until if until < base else max(start, base))

@@ -231,23 +231,26 @@ class Producer:
             keyless_rows=found.keyless_rows,
         )
         found.keyless_rows = encoded.keyless_rows
-        return await self._send_built(found, encoded.batches, number)
+        return await self._send_built(found, topic, encoded.batches, number)
 
     async def send_batches(self, topic: str, batches: Iterable[tuple[int, int, bytearray]]) -> TableDelivery:
         """Takes record batches on their way that were built elsewhere (`odradek.client.arrow.encode`): the partition of each,
         its number of records, and its bytes, which are changed here."""
         number = self._check()
-        return await self._send_built(self._topics.get(topic) or await self._topic(topic), batches, number)
+        return await self._send_built(self._topics.get(topic) or await self._topic(topic), topic, batches, number)
 
-    async def _send_built(self, topic: Topic, batches: Iterable[tuple[int, int, bytearray]], number: int) -> TableDelivery:
+    async def _send_built(
+        self, topic: Topic, name: str, batches: Iterable[tuple[int, int, bytearray]], number: int
+    ) -> TableDelivery:
         transactions, accumulator = self.transactions, self.accumulator
         taken = []
         for partition, count, data in batches:
+            lane = topic.lanes.get(partition) or await self._lane(topic, name, partition)
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
             if transactions is not None:
                 transactions.check_same(number)
-            taken.append(accumulator.append_built(topic.lanes[partition], data, count, self.now_s()))
+            taken.append(accumulator.append_built(lane, data, count, self.now_s()))
             self._sender.wake()
         return TableDelivery(taken)
 

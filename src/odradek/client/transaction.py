@@ -122,14 +122,12 @@ class Transactions:
         self._fail(error)
 
     def _fail(self, error: KafkaError) -> None:
-        is_open = self.state is State.OPEN
         if isinstance(error, Fenced) or error.code in FATAL:
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
             self.state = State.FAILED
-        if is_open:
-            self.cluster.loop.call_soon(self._give_up)
+        self.cluster.loop.call_soon(self._give_up)
 
     def _give_up(self) -> None:
         """What has not been sent never will be: nobody need wait for it."""
@@ -251,9 +249,11 @@ class Transactions:
         try:
             answer: EndTxnResponse = await self._insist("to commit" if is_commit else "to abort", attempt)
         except Refused as error:
-            if not is_commit or error.code is not ErrorCode.INVALID_TXN_STATE:
+            if error.code is not ErrorCode.INVALID_TXN_STATE or not (is_commit or self.is_shared):
                 raise
-            raise self.ended_by_others() from error
+            if is_commit:
+                raise self.ended_by_others() from error
+            return  # nobody has written anything, and it has not begun
         if self.is_implicit and answer.producer_id >= 0:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 

@@ -16,6 +16,8 @@ Invariants
     transaction is aborted, and the batch done again in the next one, with another epoch.
  4. Nothing is committed of a batch in which a task that writes has failed, or two have written to one partition.
  5. Where it is not known whether a transaction was committed, nothing is concluded: the marker says.
+ 6. Who was fenced ends: it goes on as the producer that it was, and does not take the id back from who came later.
+ 7. A batch that is out already is computed nevertheless, once at least: a query with state cannot go on without it.
 """
 
 import logging
@@ -23,13 +25,14 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from odradek.client.errors import Closed, Fenced, KafkaError
 from odradek.client.producer import Producer
+from odradek.client.properties import SHARED
 from odradek.client.records import SharedTransaction, TopicPartition
 from odradek.spark import clients, markers
 from odradek.spark.checkpoints import input_offsets
@@ -85,6 +88,14 @@ class RefusedTwice(Exception):
     """A task would have written what another may have written."""
 
 
+class TooSlow(Exception):
+    """The cluster has aborted a transaction that took too long."""
+
+
+class Outdated(Exception):
+    """The checkpoint is older than what is out."""
+
+
 class Sink:
     """Of one query, in the driver."""
 
@@ -100,11 +111,12 @@ class Sink:
     ) -> None:
         self.name = name
         self.properties = {"transaction.timeout.ms": str(TIMEOUT_MS), **properties, "transactional.id": name}
-        self.shared = {key: value for key, value in properties.items() if key == "bootstrap.servers"}
+        self.shared = {key: value for key, value in properties.items() if key in SHARED}
         self.checkpoint, self.topic, self.group, self.co_partitioned = checkpoint, topic, group, co_partitioned
         self.records_written = 0
         self._producer: Producer | None = None
         self._is_certain = False  # that the last batch is out
+        self._computed: Marker | None = None  # the last batch that was, whatever became of it
         self._is_closed = False
         self._at_work = threading.Lock()
 
@@ -120,24 +132,36 @@ class Sink:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY)
         marker = Marker(query or self.checkpoint, batch_id)
         for attempt in range(1, ATTEMPTS_MAX + 1):
+            begun_s = monotonic()
             try:
                 if self._is_out(marker):
                     log.info("%s: batch %d is out already", self.name, batch_id)
-                    if attempt == 1:
+                    if self._computed != marker:
                         evaluate(frame)
                 else:
                     self._write(frame, marker)
                 self._is_certain = True
                 return
-            except Fenced:
-                self._leave()
-                raise
             except Exception as error:  # whatever Spark makes of what fails in its tasks
-                self._leave()
-                if attempt == ATTEMPTS_MAX or is_hopeless(error):
-                    raise
+                failed = self._too_slow(monotonic() - begun_s) or self._leave() or error
+                if attempt == ATTEMPTS_MAX or isinstance(failed, (TooSlow, Fenced, Outdated)) or is_hopeless(error):
+                    self._leave()
+                    self._part()
+                    if failed is error:
+                        raise
+                    raise failed from error
                 log.warning("%s: batch %d is tried again: %s", self.name, batch_id, first_line(error))
                 sleep(PAUSE_SECONDS * attempt)
+
+    def _too_slow(self, seconds: float) -> TooSlow | None:
+        timeout_ms = int(self.properties["transaction.timeout.ms"])
+        if seconds * 1000 < timeout_ms:
+            return None
+        return TooSlow(
+            f"{self.name}: the batch took {seconds:.0f} s, and the cluster aborts transactions after transaction.timeout.ms="
+            f"{timeout_ms}. Set it higher (the brokers' transaction.max.timeout.ms allows so much), or make batches smaller "
+            "(maxOffsetsPerTrigger); nothing of this one is out, and it will be done again"
+        )
 
     def _is_out(self, marker: Marker) -> bool:
         """Begins a transaction, as the only owner of the id from now on; then the marker of the last one can be trusted."""
@@ -147,8 +171,13 @@ class Sink:
         if self._is_certain:
             return False
         found = clients.run(markers.last(self.shared, self.name))
-        if found != marker:
+        if found is None or found.query != marker.query or found.batch < marker.batch:
             return False
+        if found.batch > marker.batch:
+            raise Outdated(
+                f"{self.name}: batch {found.batch} of this query is out, and {self.checkpoint} is at batch {marker.batch}: it is "
+                "older than what was written with it. Begin with an empty checkpoint and another name to write all of it again"
+            )
         clients.run(self._producer.abort_transaction())
         return True
 
@@ -160,6 +189,7 @@ class Sink:
         spark = frame.sparkSession
         with watched(spark.sparkContext) as has_failed:
             written = self._job(frame, shared, marker.batch).collect()
+        self._computed = marker
         if has_failed():
             raise RefusedTwice("a task that writes has failed on the way")
         places = [(row.topic, row.partition) for row in written]
@@ -195,27 +225,32 @@ class Sink:
         assert self._producer is not None
         return len(clients.run(self._producer.partitions(self.topic))) if self.topic is not None else 0
 
-    def _leave(self) -> None:
-        """Aborts what is open, as far as that is possible. Whoever begins again reads the marker first."""
+    def _leave(self) -> Fenced | None:
+        """Aborts what is open, as far as that is possible; gives that somebody else has the id, if so. Whoever begins again reads
+        the marker first."""
         self._is_certain = False
+        if self._producer is None:
+            return None
+        try:
+            clients.run(self._producer.abort_transaction())
+        except Fenced as error:
+            return error
+        except KafkaError as error:
+            log.info("%s: the transaction is left to its end: %s", self.name, error)
+        return None
+
+    def _part(self) -> None:
+        """With the producer: whoever goes on begins as another one."""
         producer, self._producer = self._producer, None
-        if producer is None:
-            return
-
-        async def leave() -> None:
-            try:
-                await producer.abort_transaction()
-            except KafkaError as error:
-                log.info("%s: the transaction is left to its end: %s", self.name, error)
-            await producer.close(is_hasty=True)
-
-        clients.run(leave())
+        if producer is not None:
+            clients.run(producer.close(is_hasty=True))
 
     def close(self) -> None:
         """After the batch at work: no other is written."""
         with self._at_work:
             self._is_closed = True
             self._leave()
+            self._part()
 
 
 async def start(properties: dict[str, str], shared: dict[str, str]) -> Producer:
@@ -234,8 +269,8 @@ def evaluate(frame: "DataFrame") -> None:
 
 
 def is_hopeless(error: Exception) -> bool:
-    """Whether the same happens the next time: what cannot be decoded cannot be decoded."""
-    return f"{BadRecord.__name__}: " in str(error)
+    """Whether the same happens the next time: somebody has stopped the query, or a record cannot be decoded, now or ever."""
+    return "SPARK_JOB_CANCELLED" in str(error) or f"{BadRecord.__name__}: " in str(error)
 
 
 def first_line(error: Exception) -> str:
@@ -345,7 +380,7 @@ class Writing:
 
     def _check(self, place: TopicPartition) -> None:
         """A broker takes the same numbers from a second writer for a repetition, and writes nothing: nobody would notice."""
-        with clients.admin({"bootstrap.servers": self.properties["bootstrap.servers"]}) as admin:
+        with clients.admin(self.properties) as admin:
             found = clients.run(admin.describe_producers([place]))[place]
         owner = (self.shared.producer_id, self.shared.epoch)
         written = [each for each in found if each.last_sequence >= 0]  # the end of a transaction leaves the next epoch alone

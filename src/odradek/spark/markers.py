@@ -6,9 +6,11 @@ transactions of each producer by itself. Our own have all ended when this is cal
 
 Invariants
  1. A marker counts when its transaction was committed, not before, whatever others do.
- 2. Markers do not expire: the topic is compacted, and nothing else is done to it.
+ 2. Markers do not expire: the topic is compacted, and nothing else is done to it. It is on three brokers, where there are.
+ 3. Reading ends, with what there is or with an error.
 """
 
+import asyncio
 from typing import Final
 
 from msgspec import Struct
@@ -17,7 +19,7 @@ from msgspec.json import Decoder, Encoder
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.topics import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Refused
+from odradek.client.errors import Refused, TimedOut
 from odradek.client.producer import Producer
 from odradek.client.records import Batches, TopicPartition
 from odradek.wire.batch import read_header
@@ -33,6 +35,8 @@ CONFIGS: Final = {
     "segment.bytes": str(4 * 1024 * 1024),
     "segment.ms": str(3_600_000),
 }
+REPLICAS_MAX: Final = 3
+READ_SECONDS_MAX: Final = 120.0
 
 
 class Marker(Struct, frozen=True):
@@ -50,8 +54,10 @@ async def send(producer: Producer, transactional_id: str, marker: Marker) -> Non
 
 
 async def make_topic(admin: Admin) -> None:
+    replicas = min(len((await admin.describe_cluster()).brokers), REPLICAS_MAX)
+    configs = {**CONFIGS, "min.insync.replicas": str(max(replicas - 1, 1))}
     try:
-        await admin.create_topics([NewTopic(TOPIC, partitions=1, configs=CONFIGS)])
+        await admin.create_topics([NewTopic(TOPIC, 1, replicas, configs)])
     except Refused as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
@@ -64,10 +70,14 @@ async def last(properties: dict[str, str], transactional_id: str) -> Marker | No
         start = (await consumer.beginning_offsets(PLACE))[PLACE]
         end = (await consumer.end_offsets(PLACE))[PLACE]
         await consumer.assign({PLACE: start}, {PLACE: end})
-        while start < end:
-            for batches in await consumer.poll_batches():
-                reading.take(batches)
-                start = batches.next_offset
+        try:
+            async with asyncio.timeout(READ_SECONDS_MAX):
+                while start < end:
+                    for batches in await consumer.poll_batches():
+                        reading.take(batches)
+                        start = batches.next_offset
+        except TimeoutError:
+            raise TimedOut(f"{PLACE} was not read to its end within {READ_SECONDS_MAX:.0f} s: {start} of {end}") from None
     return reading.committed
 
 

@@ -13,8 +13,11 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from odradek.client.consumer_options import PROPERTIES as CONSUMER
 from odradek.client.errors import InvalidOption
-from odradek.client.properties import boolean
+from odradek.client.producer_options import PROPERTIES as PRODUCER
+from odradek.client.properties import Table, boolean
+from odradek.client.properties import options as client_options
 from odradek.client.records import TopicPartition
 from odradek.wire.batch import OFFSET_MAX
 
@@ -112,7 +115,7 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
 def read_options(given: Mapping[str, str], *, is_streaming: bool | None) -> ReadOptions:
     """`is_streaming` is None where that is not known: then what goes with one alone is not looked at."""
     options = Given(given, READ)
-    properties = options.properties()
+    properties = options.properties(CONSUMER)
     isolation = options.text("isolation") or properties.pop("isolation.level", "read_committed")
     if isolation not in ("read_committed", "read_uncommitted"):
         raise InvalidOption(f"isolation={isolation}: it is read_committed or read_uncommitted")
@@ -164,7 +167,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool | None) -> Read
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = Given(given, WRITE)
-    properties = options.properties()
+    properties = options.properties(PRODUCER)
     if compression := options.text("compression"):
         properties["compression.type"] = compression
     return WriteOptions(properties=properties, topic=options.text("topic"))
@@ -181,10 +184,12 @@ class Given:
                 near = get_close_matches(name, names, 1)
                 raise InvalidOption(f"there is no option {name!r} here" + (f"; did you mean {names[near[0]]}?" if near else ""))
 
-    def properties(self) -> dict[str, str]:
+    def properties(self, known: Table) -> dict[str, str]:
+        """Of the client: looked at here, once, and not in tasks that fail."""
         found = {name.removeprefix(KAFKA): value for name, value in self.given.items() if name.startswith(KAFKA)}
         if not found.get("bootstrap.servers"):
             raise InvalidOption("kafka.bootstrap.servers is missing: host:port of a broker of the cluster, or of several")
+        client_options(found, known)
         return found
 
     def text(self, name: str) -> str | None:

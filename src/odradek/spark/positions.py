@@ -43,8 +43,8 @@ class Positions:
         committed = options.isolation == "read_committed"
         self.isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
 
-    def partitions(self) -> list[TopicPartition]:
-        """What the options name, as it is now."""
+    def partitions(self, *, may_lack: bool = False) -> list[TopicPartition]:
+        """What the options name, as it is now; with `may_lack`, what there is of it."""
         options = self.options
         with clients.admin(options.properties) as admin:
             if options.pattern is not None:
@@ -53,18 +53,25 @@ class Positions:
                 found = [topic for name, topic in topics.items() if wanted.fullmatch(name)]
             else:
                 names = options.topics or tuple(dict.fromkeys(place.topic for place in options.partitions))
-                found = [*self._described(admin, names)]
+                found = [*self._described(admin, names, may_lack=may_lack)]
         places = sorted(TopicPartition(topic.name, each.index) for topic in found for each in topic.partitions)
-        if missing := [place for place in options.partitions if place not in places]:
+        if not options.partitions:
+            return places
+        missing = [place for place in options.partitions if place not in places]
+        if missing and not may_lack:
             raise InvalidOption(f"assign names {missing[0]}, and there is no such partition")
-        return [*options.partitions] or places
+        return [place for place in options.partitions if place in places]
 
-    def _described(self, admin: Admin, names: Iterable[str]) -> Iterable[Topic]:
+    def _described(self, admin: Admin, names: Iterable[str], *, may_lack: bool) -> Iterable[Topic]:
         try:
             return clients.run(admin.describe_topics(names)).values()
         except KafkaError as error:
             if (missing := gone(error)) is None:
                 raise
+            if may_lack and not isinstance(error, SomeFailed):
+                return ()
+            if may_lack and isinstance(error, SomeFailed) and all(each.code in NOWHERE for each in error.errors.values()):
+                return error.done.values()
             said = f"there is no topic {missing.topic}; make it with: odradek topic create {missing.topic}"
             raise InvalidOption(said, topic=missing.topic) from error
 

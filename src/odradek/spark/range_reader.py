@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from odradek.client.arrow.tables import table_of
 from odradek.client.consumer import Consumer
-from odradek.client.errors import NoOffset, TimedOut
+from odradek.client.errors import KafkaError, NoOffset, TimedOut
 from odradek.client.records import Batches
 from odradek.spark import clients
 from odradek.spark.options import ReadOptions
-from odradek.spark.positions import DataLost
+from odradek.spark.positions import DataLost, gone
 from odradek.spark.ranges import Range
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -81,7 +81,13 @@ class RangeReading:
                 self._find_end()
 
     def _go_on(self) -> None:
-        clients.run(self.consumer.assign({self.place: self.offset}, {self.place: self.end}))
+        try:
+            clients.run(self.consumer.assign({self.place: self.offset}, {self.place: self.end}))
+        except TimedOut as error:
+            if not isinstance(error.__cause__, KafkaError) or gone(error.__cause__) is None:
+                raise
+            self._lose(self.offset, self.end, "the topic is not there any more")
+            self.offset = self.end
 
     def _find_beginning(self) -> None:
         """There is nothing at the offset: what is there begins later, or ends before it."""

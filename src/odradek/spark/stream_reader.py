@@ -84,18 +84,17 @@ class Driver:
         self._committed: Offsets = {}
 
     def initial(self) -> Offsets:
-        places = self.places(is_fresh=True)
-        return self.positions.resolve(self.options.start, places, is_start=True)
+        return self.positions.resolve(self.options.start, self.positions.partitions(), is_start=True)
 
     def places(self, *, is_fresh: bool = False) -> list[TopicPartition]:
         now_s = monotonic()
         if is_fresh or now_s - self._places_s > PARTITIONS_SECONDS:
-            self._places = self.positions.partitions()
+            self._places = self.positions.partitions(may_lack=True)
             self._places_s = now_s
         return self._places
 
     def stop_at_end(self) -> None:
-        self._target = self.end = self.positions.at(self.places(is_fresh=True), LATEST)
+        self._target = self.end = self._ends(is_fresh=True)
 
     def latest(self, start: Offsets, offsets_max: int | None) -> Offsets:
         self.commit(start)
@@ -114,9 +113,16 @@ class Driver:
         rest_s = self._looked_s + REST_SECONDS - monotonic()
         if rest_s > 0 and self.end == start:
             sleep(rest_s)
-        self.end = self.positions.at(self.places(), LATEST)
+        self.end = self._ends()
         self._looked_s = monotonic()
         return self.end
+
+    def _ends(self, *, is_fresh: bool = False) -> Offsets:
+        """Of what there is: a topic that went since it was looked for is not, and `_check` says whether that matters."""
+        try:
+            return self.positions.at(self.places(is_fresh=is_fresh), LATEST)
+        except DataLost:
+            return self.positions.at(self.places(is_fresh=True), LATEST)
 
     def _is_overdue(self) -> bool:
         return (monotonic() - self._batch_s) * 1000 >= self.options.delay_ms_max
