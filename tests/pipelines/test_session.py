@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from odradek.pipelines.session import DEFAULTS, log_configuration, session
-from tests.pipelines.conftest import SETTINGS
+from tests.spark.session import SETTINGS
 
 
 def test_every_thread_has_the_same_session_and_changes_nothing_of_it(spark: SparkSession) -> None:

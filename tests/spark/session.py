@@ -14,6 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 MASTER = "local[2,2]"
 SETTINGS = {
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it does not live long enough for more
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
 }
