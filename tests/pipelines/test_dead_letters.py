@@ -50,6 +50,23 @@ def changing() -> Pipeline:
     return pipeline
 
 
+def split() -> Pipeline:
+    """Of two outputs, the first of which reads no values, and none of which reads the keys of `binaries`."""
+    pipeline = Pipeline("split", bad_records="bad-split")
+    numbers = pipeline.topic("numbers", value=NUMBER)
+    binaries = pipeline.topic("binaries", value=NUMBER)
+
+    @pipeline.to_topic("split-keys", emit="changes")
+    def keys() -> DataFrame:
+        return numbers.groupBy("_key").count()
+
+    @pipeline.to_topic("split-values", key=F.lit("k"))
+    def values() -> DataFrame:
+        return numbers.select("n").unionByName(binaries.select("n"))
+
+    return pipeline
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
@@ -58,7 +75,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, folder: Path) -> Iterator[PipelineTest]:
     loose = summing("loose", "bad-loose", "at-least-once")
-    with PipelineTest(summing("kept", "bad"), summing("dropped", "drop"), loose, changing(), to_files(folder)) as test:
+    tested = (summing("kept", "bad"), summing("dropped", "drop"), loose, changing(), to_files(folder), split())
+    with PipelineTest(*tested) as test:
+        test.send("binaries", {"n": 3}, key=b"\xff")
         test.send("numbers", {"n": 1}, b"\xff", {"n": 2}, '{"n": "many"}', key="k", timestamp_ms=1_700_000_000_000)
         test.run()
         yield test
@@ -98,6 +117,12 @@ def test_dead_letters_are_in_the_transaction_of_their_batch(ran: PipelineTest) -
 def test_every_kind_of_output_has_dead_letters(ran: PipelineTest, topic: str, pipeline: str) -> None:
     found = {letter(record) for record in ran.records(topic)}
     assert found == {(b"\xff", "1", pipeline), (b'{"n": "many"}', "3", pipeline)}
+
+
+def test_a_letter_is_what_any_output_could_not_read_and_nothing_that_nobody_reads(ran: PipelineTest) -> None:
+    assert {letter(record) for record in ran.records("bad-split")} == {(b"\xff", "1", "split"), (b'{"n": "many"}', "3", "split")}
+    assert sorted(each["n"] for each in ran.values("split-values")) == [1, 2, 3]
+    assert [each["count"] for each in ran.values("split-keys")] == [4]
 
 
 def test_files_have_what_can_be_decoded(ran: PipelineTest, spark: SparkSession, folder: Path) -> None:

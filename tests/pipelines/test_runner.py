@@ -242,6 +242,13 @@ def test_a_runner_ends_when_all_is_done_and_says_whether_anything_was_given_up(s
         assert found.run() is not is_bad
 
 
+def test_a_runner_that_goes_to_the_end_does_not_wait_for_what_was_stopped(output: Staged, said: list[str]) -> None:
+    found = Runner([output.pipeline], checkpoints="checkpoints", say=said.append, to_end=True)
+    found.tasks[0].step(0.0)
+    found.ask({"what": "stop", "name": "p"})
+    assert found.run()
+
+
 def test_an_end_stops_what_runs(running: Runner, output: Staged) -> None:
     running.stop()
     until(lambda: output.queries[0].is_stopped)

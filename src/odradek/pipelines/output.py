@@ -119,6 +119,8 @@ class Output:
     def start(self, checkpoint: str, *, trigger: Mapping[str, Any] | None = None) -> "StreamingQuery":
         """`trigger` takes the place of the pipeline's."""
         self._make_topics()
+        if self.pipeline.claimed(self) or self not in self.pipeline.outputs:
+            self.pipeline.note_columns_read()
         frame = self.frame()
         when = dict(trigger) if trigger is not None else {"processingTime": self.pipeline.trigger}
         if not self.target.is_topic:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, Final, Literal
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from odradek.client.errors import InvalidOption
@@ -60,6 +61,7 @@ class Pipeline:
         self.tables: list[TopicFrame] = []
         self.frames: list[LazyFrame] = []  # that are made of topics when they are needed
         self.outputs: list[Output] = []
+        self._fixed: list[TopicFrame] | None = None  # topics that were made before anything was started
         if bad_records != "drop" and TOPIC_NAME.fullmatch(bad_records) is None:
             raise InvalidOption(f"bad_records={bad_records!r}: it is fail, drop, or the topic that takes them")
         declared.append(self)
@@ -82,8 +84,27 @@ class Pipeline:
         first = next((each for each in self.outputs if each.target.is_topic), None)
         return self.decoded if output is first else []
 
+    def note_columns_read(self) -> None:
+        """Of each topic, what any output reads: where that cannot be decoded, it is a dead letter. Of a topic that was made into
+        other frames where the pipeline was declared, that is not known, and all counts."""
+        fixed = self._fixed or []
+        read: dict[int, set[str] | None] = {id(each): None if each in fixed else set() for each in self.topics}
+        for output in self.outputs:
+            try:
+                output.frame()
+            except (InvalidOption, AnalysisException):  # it will be told when it is started itself
+                continue
+            for each in self.topics:
+                known = read[id(each)]
+                if each.source is not None and known is not None:
+                    read[id(each)] = None if each.columns_needed is None else known | each.columns_needed
+        for each in self.topics:
+            each.columns_read = read[id(each)]
+
     def queries(self) -> list[Output]:
         """All outputs; where none is a topic that dead letters could go along with, they are one by themselves."""
+        if self._fixed is None:  # nothing has been started yet
+            self._fixed = [each for each in self.topics if each.source is not None]
         if self.dead_letters is None or not self.decoded or any(each.target.is_topic for each in self.outputs):
             return self.outputs
         return [*self.outputs, Output(self, DEAD_LETTERS, self._dead_letters, Target("topic", self.dead_letters))]

@@ -212,6 +212,7 @@ class Runner:
     ) -> None:
         """`to_end`: does what there is, and stops then."""
         trigger = {"availableNow": True} if to_end else None
+        self.ends = {State.DONE, State.FAILED, *([State.STOPPED] if to_end else [])}
         self.tasks = [
             Task(output, f"{checkpoints}/{pipeline.name}/{output.name}", say, failures_max=failures_max, trigger=trigger)
             for pipeline in pipelines
@@ -227,7 +228,7 @@ class Runner:
                 with self.lock:
                     for task in self.tasks:
                         task.step(time.monotonic())
-                if all(task.state in (State.DONE, State.FAILED) for task in self.tasks):
+                if all(task.state in self.ends for task in self.tasks):
                     break
         finally:
             with self.lock:

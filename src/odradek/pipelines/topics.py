@@ -45,7 +45,8 @@ class TopicFrame(LazyFrame):
         if bool(names) == bool(pattern):
             raise InvalidOption("a topic is named, or found by a pattern")
         self.topics, self.pattern, self.value, self.key = tuple(names), pattern, value, key
-        self.columns_needed: set[str] | None = None  # of the source; None for all
+        self.columns_needed: set[str] | None = None  # of the source, by the output that is being made; None for all
+        self.columns_read: set[str] | None = None  # by any output of the pipeline
         self.source: DataFrame | None = None
         self.group: str | None = None  # that hears how far this is read, where nobody else tells it
         chosen = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(names)}
@@ -73,7 +74,7 @@ class TopicFrame(LazyFrame):
     @property
     def bad_options(self) -> dict[str, str]:
         """Those of a source that gives what this one cannot: of columns that this one decodes."""
-        unread = () if self.columns_needed is None else [name for name in ("key", "value") if name not in self.columns_needed]
+        unread = () if self.columns_read is None else [name for name in ("key", "value") if name not in self.columns_read]
         found = {name: text for name, text in self.source_options.items() if not name.startswith(tuple(unread))}
         return {**found, "badRecords": "only"}
 
