@@ -99,7 +99,10 @@ def row(task: dict[str, Any]) -> tuple[object, ...]:
 
 @app.command()
 def describe(name: Name, state: State = STATE, json: Json = False) -> None:
-    """Show a pipeline: what it reads and writes, its last batches, and how Spark does it."""
+    """Show what a pipeline reads, writes, and does.
+
+    With its last batches, and the plan by which Spark does them.
+    """
     tasks = asked(state, {"what": "describe", "name": name})
     if json:
         show_json(tasks)
@@ -131,7 +134,10 @@ def stop(name: Name, state: State = STATE) -> None:
 
 @app.command()
 def restart(name: Name, state: State = STATE) -> None:
-    """Start a pipeline again that was stopped or given up, or is to begin anew with its session."""
+    """Start a pipeline that was stopped or given up.
+
+    One that runs is stopped first, after the batch that it is at.
+    """
     tasks = asked(state, {"what": "restart", "name": name})
     print(f"starting {', '.join(task['query'] for task in tasks)}")
 
@@ -143,9 +149,9 @@ def reset(
     state: State = STATE,
     yes: Yes = False,
 ) -> None:
-    """Forget how far a pipeline is: it begins anew, and writes its results again.
+    """Forget how far a pipeline is.
 
-    Shows first what will be deleted.
+    It begins anew, and writes its results again. Shows first what will be deleted.
     """
     import shutil
 
@@ -178,7 +184,10 @@ def replay_dead_letters(
     limit: Annotated[int | None, Option(min=1, help="So many at most.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP,
 ) -> None:
-    """Send dead letters again, to the topics that they came from, each once."""
+    """Send dead letters to where they came from.
+
+    Each once, however often this is done.
+    """
     from odradek.pipelines.replay import Replayed, replay
 
     async def work() -> Replayed:
