@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from odradek.client.records import Record, TopicPartition
 from odradek.pipelines import Pipeline, PipelineTest
+from odradek.pipelines.runner import Runner
 from odradek.pipelines.testing import PipelineFailed
 from odradek.sync import Admin, Consumer, Producer
 from tests.cli.program import odradek
@@ -128,6 +129,16 @@ def test_a_letter_is_what_any_output_could_not_read_and_nothing_that_nobody_read
 def test_files_have_what_can_be_decoded(ran: PipelineTest, spark: SparkSession, folder: Path) -> None:
     assert sorted(row.n for row in spark.read.json(str(folder / "numbers")).collect()) == [1, 2]
     assert {each.name for each in (folder / "numbers").glob("is_odd=*")} == {"is_odd=true", "is_odd=false"}
+
+
+def test_rows_that_went_to_files_or_out_at_least_once_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    pipelines = [to_files(tmp_path), summing("loose", "drop", "at-least-once")]
+    with PipelineTest(*pipelines) as test:
+        test.send("numbers", {"n": 1}, "bad", {"n": 2})
+        runner = Runner(pipelines, checkpoints=f"{tmp_path}/checkpoints", say=lambda _: None, failures_max=1, to_end=True)
+        assert runner.run()
+        done = {task.output.name: sum(batch["rows_out"] for batch in task.batches) for task in runner.tasks}
+    assert done == {"numbered": 2, "dead-letters": 1, "loose": 2}
 
 
 def test_files_that_another_query_wrote_are_not_mixed_with(spark: SparkSession, folder: Path, ran: PipelineTest) -> None:

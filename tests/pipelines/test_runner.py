@@ -47,7 +47,7 @@ class Query:
                 batchDuration=500,
                 durationMs={"addBatch": 400},
                 numInputRows=rows,
-                sink=SimpleNamespace(numOutputRows=rows),
+                observedMetrics={"odradek": SimpleNamespace(rows=rows)},
                 sources=found,
                 stateOperators=[SimpleNamespace(numRowsTotal=7, memoryUsedBytes=2_000_000)],
                 eventTime={"watermark": "2024-05-17T10:00:00.000Z"},
@@ -166,6 +166,15 @@ def test_a_batch_is_told_with_rates_time_lag_watermark_and_state(output: Staged,
         "p.out: batch 0  3,000 in/s  1,000 out/s  500 ms  lag 15  watermark 2024-05-17T10:00:00.000Z  state 7 rows, 2.0 MB"
     ]
     assert [each["batch"] for each in task.status()["batches"]] == [0, 1]
+
+
+def test_rows_out_of_what_is_no_transaction_are_those_that_were_counted_on_the_way(output: Staged, said: list[str]) -> None:
+    output.pipeline.delivery = "at-least-once"
+    task = task_of(output, said)
+    task.step(0.0)
+    output.queries[-1].progress(0, rows=25)
+    task.step(1.0)
+    assert task.status()["batches"][0]["rows_out"] == 25
 
 
 def test_what_a_query_does_after_it_began_anew_is_told_too(output: Staged, said: list[str]) -> None:

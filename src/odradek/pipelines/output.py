@@ -23,6 +23,7 @@ from odradek.spark.exactly_once import Sink
 from odradek.wire.errors import ErrorCode
 
 BATCHES_KEPT: Final = 1_000
+OBSERVED: Final = "odradek"
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -123,6 +124,8 @@ class Output:
             self.pipeline.note_columns_read()
         frame = self.frame()
         when = dict(trigger) if trigger is not None else {"processingTime": self.pipeline.trigger}
+        if not self.is_exact:
+            frame = frame.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))  # sinks of Spark do not say
         if not self.target.is_topic:
             self._check_files(checkpoint)
             writer = frame.writeStream.format(self.target.format).option("path", str(self.target.where))

@@ -24,7 +24,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 
 from odradek.client.errors import Fenced, InvalidOption
-from odradek.pipelines.output import Output
+from odradek.pipelines.output import OBSERVED, Output
 from odradek.pipelines.pipeline import Pipeline, declared
 
 if TYPE_CHECKING:
@@ -145,8 +145,10 @@ class Task:
                     self.say(line(self.output.title, batch))
 
     def _records_out(self, progress: Any) -> int:
-        written = self.output.records_by_batch
-        return written.get(progress.batchId, 0) if self.output.is_exact else max(int(progress.sink.numOutputRows), 0)
+        if self.output.is_exact:
+            return self.output.records_by_batch.get(progress.batchId, 0)
+        found = progress.observedMetrics.get(OBSERVED)
+        return int(found.rows) if found is not None else 0
 
     def _failed(self, error: BaseException, now_s: float) -> None:
         self.failures += 1
