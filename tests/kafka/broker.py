@@ -4,6 +4,7 @@ It is the other implementation: what it wrote we must read, and what we wrote it
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -12,9 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
 from tools.kafka_jars import class_path
 
 START_SECONDS_MAX = 180  # of a machine that does much else; it is a few otherwise
+PORTS_FIRST, PORTS_OF_A_PROCESS = 10_000, 5_000
+_numbers = itertools.count(os.getpid())  # that were given
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
 HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
 
@@ -41,9 +45,17 @@ log.retention.check.interval.ms=3600000
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """One that nobody has, and that neither connections get from the system nor other test processes take; the one that is
+    CONTROLLER_PORT_DISTANCE above it, where a single node has its controller, is free as well."""
+    first = PORTS_FIRST + PORTS_OF_A_PROCESS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 2)
+    while True:
+        port = first + next(_numbers) % PORTS_OF_A_PROCESS
+        with (
+            contextlib.suppress(OSError),
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_server(("127.0.0.1", port + CONTROLLER_PORT_DISTANCE)),
+        ):
+            return port
 
 
 class Broker:

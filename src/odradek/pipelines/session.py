@@ -31,6 +31,13 @@ DEFAULTS: Final = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+LOCAL_DEFAULTS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # driver and executor are one process: after a machine has slept it would take itself for dead, and end ten minutes later
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "7d",
+    "spark.executor.heartbeat.maxFailures": "1000000",
+}
 SHUFFLE_PARTITIONS_MAX: Final = 8
 LOCAL: Final = "local"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -87,7 +94,7 @@ def session(
     if chosen.startswith(LOCAL):
         os.environ.setdefault("PYSPARK_PYTHON", python.launcher())
         python.start_zygote()
-        own["spark.driver.host"] = own["spark.driver.bindAddress"] = "127.0.0.1"
+        own |= LOCAL_DEFAULTS
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(chosen)
