@@ -3,7 +3,7 @@
     python examples/demo.py [SECONDS]
 
 Starts a node, a generator of orders whose clock is twenty times as fast as ours, and the pipeline of order_totals.py, all in a
-folder of their own, and stops them again after so many seconds of results (30).
+folder of their own, and stops them again after so many seconds of results (15).
 """
 
 import asyncio
@@ -61,7 +61,7 @@ async def show_totals(address: str, seconds: float) -> int:
     return count
 
 
-def main(seconds: float = 30) -> None:
+def main(seconds: float = 15) -> None:
     with tempfile.TemporaryDirectory(prefix="odradek-demo-") as folder:
         address = free_address()
         environment = {**os.environ, "ODRADEK_BOOTSTRAP": address}
