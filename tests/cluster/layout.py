@@ -14,7 +14,7 @@ import msgspec
 from odradek.core.config.local_cluster import local_cluster
 from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
 
-PORTS: Final = range(12_000, 22_000)  # which, and whose controllers' ports, no client is given for a connection of its own
+PORTS: Final = range(12_000, 20_000)  # which, and whose controllers' ports, nobody else is given
 HOST: Final = "127.0.0.1"
 CLIENTS, LINK, CONTROLLER = "PLAINTEXT", "LINK", "CONTROLLER"
 

@@ -17,7 +17,7 @@ from odradek.core.config.single_node import CONTROLLER_PORT_DISTANCE
 from tools.kafka_jars import class_path
 
 START_SECONDS_MAX = 180  # of a machine that does much else; it is a few otherwise
-PORTS_FIRST, PORTS_OF_A_PROCESS = 10_000, 5_000
+PORTS_FIRST, PORTS_OF_A_PROCESS = 10_000, 1_000  # up to where those of clusters begin
 _numbers = itertools.count(os.getpid())  # that were given
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
 HEAP = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
