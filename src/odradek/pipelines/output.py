@@ -13,14 +13,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from odradek.client.admin.topics import NewTopic
-from odradek.client.errors import InvalidOption, Refused
+from odradek.client.errors import InvalidOption
 from odradek.pipelines import pruning
-from odradek.pipelines.records import RECORD, Key, records
+from odradek.pipelines.records import records
 from odradek.pipelines.session import session
 from odradek.pipelines.topics import TopicFrame
 from odradek.spark import checkpoints, clients, dead_letters
 from odradek.spark.exactly_once import Sink
-from odradek.wire.errors import ErrorCode
 
 BATCHES_KEPT: Final = 1_000
 OBSERVED: Final = "odradek"
@@ -194,11 +193,7 @@ class Output:
             wanted[self.pipeline.dead_letters] = {}
         with clients.admin({"bootstrap.servers": self.pipeline.bootstrap}) as admin:
             for name, configs in wanted.items():
-                try:
-                    clients.run(admin.create_topics([NewTopic(name, configs=configs)]))
-                except Refused as error:
-                    if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                        raise
+                clients.run(clients.make_topic(admin, NewTopic(name, configs=configs)))
 
 
 def bytes_of(frame: DataFrame) -> DataFrame:
@@ -221,7 +216,3 @@ def dead_letter_rows(topic: TopicFrame, target: str, pipeline: str) -> DataFrame
     }
     headers = [F.struct(F.lit(name).alias("key"), F.encode(each, "UTF-8").alias("value")) for name, each in said.items()]
     return found.select("key", "value", "timestamp", F.lit(target).alias("topic"), F.array(*headers).alias("headers"))
-
-
-assert {"key", "value", "timestamp", "topic", "headers"} <= RECORD
-__all__ = ["Key", "Output", "Target"]

@@ -76,11 +76,18 @@ class Pipeline:
         return None if self.bad_records in ("fail", "drop") else self.bad_records
 
     @property
+    def _read_options(self) -> dict[str, str]:
+        """Of all sources: what is bad is for the dead-letter topic, and not for them to deal with."""
+        return {"badRecords": "fail" if self.bad_records == "fail" else "drop"}
+
+    @property
     def decoded(self) -> list[TopicFrame]:
         return [each for each in self.topics if each.is_decoded]
 
     def claimed(self, output: Output) -> list[TopicFrame]:
         """The topics whose dead letters an output takes along: all of them, if it is the first that writes to a topic."""
+        if self.dead_letters is None:
+            return []
         first = next((each for each in self.outputs if each.target.is_topic), None)
         return self.decoded if output is first else []
 
@@ -136,7 +143,7 @@ class Pipeline:
     ) -> DataFrame:
         """A stream of the records of topics. `value` is `binary`, `string`, or what its fields are, as SQL writes it (for avro
         and protobuf, their schema). The first run begins at `starting`: earliest, latest, or as startingOffsets has it."""
-        chosen = {"badRecords": "fail" if self.bad_records == "fail" else "drop", **(options or {})}
+        chosen = {**self._read_options, **(options or {})}
         if max_per_batch is not None:
             chosen["maxOffsetsPerTrigger"] = str(max_per_batch)
         found = TopicFrame(
@@ -156,17 +163,7 @@ class Pipeline:
     def latest(self, topic: str, *, value: str, key: str = "string", format: str = "json") -> DataFrame:  # noqa: A002
         """The latest value of each key of a topic, without those that were deleted: a table to join streams with. It is read anew
         for each batch."""
-        frame = TopicFrame(
-            (topic,),
-            pattern=None,
-            bootstrap=self.bootstrap,
-            value=value,
-            key=key,
-            format=format,
-            message=None,
-            starting="earliest",
-            options={"badRecords": "fail" if self.bad_records == "fail" else "drop"},
-        )
+        frame = TopicFrame((topic,), bootstrap=self.bootstrap, value=value, key=key, format=format, options=self._read_options)
         self.tables.append(frame)
         return self._lazy(frame.load_latest)
 

@@ -12,17 +12,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from odradek.client.errors import InvalidOption
 from odradek.pipelines.topics import HEADERS, PLACE
+from odradek.spark.columns import WRITTEN
 
 DELETED: Final = "_deleted"  # a row of a table that has it, and true in it, deletes its key
 ORIGIN: Final = frozenset({*PLACE.values(), HEADERS})
 BYTES: Final = ("binary", "string")
-RECORD: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "topic"})
 Key = str | Column | Sequence[str] | None
 
 
 def records(frame: DataFrame, key: Key, *, topic: str | None, is_table: bool = False) -> DataFrame:
     columns = [name for name in frame.columns if name != DELETED and name not in ORIGIN]
-    is_raw = "value" in columns and set(columns) <= RECORD
+    is_raw = "value" in columns and set(columns) <= WRITTEN
     check_value(dict(frame.dtypes), columns, is_raw=is_raw)
     if key is None and PLACE["key"] in frame.columns and not (is_raw and "key" in columns):
         key = PLACE["key"]

@@ -13,14 +13,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from odradek.client.errors import InvalidOption
 from odradek.pipelines.lazy import LazyFrame
 from odradek.pipelines.session import session
-from odradek.spark.columns import TYPES
+from odradek.spark.columns import TYPES, decoder_of
+from odradek.spark.options import Format
 
-PLAIN: Final = ("binary", "string")
+PLAIN: Final[dict[str, DataType]] = {"binary": BinaryType(), "string": StringType()}
 PLACE: Final = {"key": "_key", "topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
 HEADERS: Final = "_headers"
 
@@ -30,14 +31,14 @@ class TopicFrame(LazyFrame):
         self,
         names: Sequence[str],
         *,
-        pattern: str | None,
         bootstrap: str,
         value: str,
         key: str,
         format: str,  # noqa: A002
-        message: str | None,
-        starting: str,
         options: Mapping[str, str],
+        pattern: str | None = None,
+        message: str | None = None,
+        starting: str = "earliest",
     ) -> None:
         super().__init__(self._load)
         if key not in PLAIN:
@@ -97,17 +98,12 @@ class TopicFrame(LazyFrame):
 
     def _kind(self, name: str) -> DataType:
         if name in ("key", "value"):
-            text = getattr(self, name)
-            if text in PLAIN:
-                return plain_type(text)
-            return self._value_type()
+            return PLAIN.get(getattr(self, name)) or self._value_type()
         return TYPES[name]
 
     def _value_type(self) -> DataType:
-        from odradek.spark.formats import decoder
-
         options = self.source_options
-        return decoder(options["valueFormat"], options["valueSchema"], options.get("valueMessage")).data_type
+        return decoder_of(Format(options["valueFormat"], options["valueSchema"], options.get("valueMessage"))).data_type
 
     def _load(self) -> DataFrame:
         schema = self.schema_wanted()
@@ -130,9 +126,3 @@ class TopicFrame(LazyFrame):
         values = last.where("last.value IS NOT NULL").select(F.col("key"), F.col("last.value").alias("value"))
         is_struct = isinstance(schema["value"].dataType, StructType)
         return values.select(F.col("key").alias("_key"), F.col("value.*") if is_struct else F.col("value"))
-
-
-def plain_type(name: str) -> DataType:
-    from pyspark.sql.types import BinaryType, StringType
-
-    return StringType() if name == "string" else BinaryType()

@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from odradek.client.admin.admin import Admin
+from odradek.client.admin.topics import NewTopic
+from odradek.client.errors import Refused
+from odradek.client.producer import Producer
+from odradek.client.properties import SHARED
 from odradek.client.sync.background import Background
+from odradek.wire.errors import ErrorCode
 
 Result = TypeVar("Result")
-Client = TypeVar("Client")
 Key = tuple[Any, ...]
 KEPT_MAX: Final = 8
 
@@ -69,11 +73,29 @@ def fixed(properties: dict[str, str]) -> Key:
     return tuple(sorted(properties.items()))
 
 
+def shared(properties: dict[str, str]) -> dict[str, str]:
+    """Those that all clients have: where the cluster is, and how long it may take."""
+    return {name: value for name, value in properties.items() if name in SHARED}
+
+
+async def started(properties: dict[str, str]) -> Producer:
+    producer = Producer.of(properties)
+    await producer.start()
+    return producer
+
+
+async def make_topic(admin: Admin, topic: NewTopic) -> None:
+    """Unless it is there."""
+    try:
+        await admin.create_topics([topic])
+    except Refused as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
 @contextmanager
 def admin(properties: dict[str, str]) -> Iterator[Admin]:
-    from odradek.client.properties import SHARED
-
-    known = {name: value for name, value in properties.items() if name in SHARED}
+    known = shared(properties)
 
     async def make() -> Admin:
         return Admin.of(known)

@@ -40,6 +40,7 @@ TYPES: Final[dict[str, DataType]] = {
     "timestampType": IntegerType(),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+WRITTEN: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "topic"})  # what a record may be given
 TEXT: Final = Format("string")
 Refuse = Callable[["pa.RecordBatch", dict[int, str]], None]
 

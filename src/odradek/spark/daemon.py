@@ -5,13 +5,23 @@ Spark starts it where `spark.python.daemon.module` names it.
 """
 
 import gc
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from pyspark import daemon
 
 if TYPE_CHECKING:
     from socket import socket
 
+MODULES: Final = (  # of ours, that tasks use
+    "odradek.spark.exactly_once",
+    "odradek.spark.producing",
+    "odradek.spark.range_reader",
+    "odradek.spark.source",
+    "odradek.spark.stream_reader",
+    "odradek.spark.writer",
+)
 serve = daemon.worker
 
 
@@ -23,15 +33,15 @@ def serve_quietly(sock: "socket", authenticated: bool) -> int:
         return 1
 
 
-if __name__ == "__main__":
-    import odradek.spark.exactly_once
-    import odradek.spark.producing
-    import odradek.spark.range_reader
-    import odradek.spark.source
-    import odradek.spark.stream_reader
-    import odradek.spark.writer  # noqa: F401
-
+def load(modules: Iterable[str]) -> None:
+    """What is loaded now is there in whatever is forked, and no collection goes through it again."""
+    for name in modules:
+        import_module(name)
     gc.collect()
     gc.freeze()
+
+
+if __name__ == "__main__":
+    load(MODULES)
     daemon.worker = serve_quietly
     daemon.manager()

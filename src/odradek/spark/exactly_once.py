@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
+from odradek.client.admin.admin import Admin
 from odradek.client.errors import Closed, Fenced, KafkaError
 from odradek.client.producer import Producer
-from odradek.client.properties import SHARED
 from odradek.client.records import SharedTransaction, TopicPartition
 from odradek.spark import clients, markers
 from odradek.spark.checkpoints import input_offsets
@@ -111,7 +111,7 @@ class Sink:
     ) -> None:
         self.name = name
         self.properties = {"transaction.timeout.ms": str(TIMEOUT_MS), **properties, "transactional.id": name}
-        self.shared = {key: value for key, value in properties.items() if key in SHARED}
+        self.shared = clients.shared(properties)
         self.checkpoint, self.topic, self.group, self.co_partitioned = checkpoint, topic, group, co_partitioned
         self.records_written = 0
         self._producer: Producer | None = None
@@ -143,9 +143,9 @@ class Sink:
                 self._is_certain = True
                 return
             except Exception as error:  # whatever Spark makes of what fails in its tasks
-                failed = self._too_slow(monotonic() - begun_s) or self._leave() or error
+                too_slow, fenced = self._too_slow(monotonic() - begun_s), self._leave()
+                failed = too_slow or fenced or error
                 if attempt == ATTEMPTS_MAX or isinstance(failed, (TooSlow, Fenced, Outdated)) or is_hopeless(error):
-                    self._leave()
                     self._part()
                     if failed is error:
                         raise
@@ -254,13 +254,9 @@ class Sink:
 
 
 async def start(properties: dict[str, str], shared: dict[str, str]) -> Producer:
-    from odradek.client.admin.admin import Admin
-
     async with Admin.of(shared) as admin:
         await markers.make_topic(admin)
-    producer = Producer.of(properties)
-    await producer.start()
-    return producer
+    return await clients.started(properties)
 
 
 def evaluate(frame: "DataFrame") -> None:

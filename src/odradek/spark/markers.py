@@ -19,12 +19,12 @@ from msgspec.json import Decoder, Encoder
 from odradek.client.admin.admin import Admin
 from odradek.client.admin.topics import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Refused, TimedOut
+from odradek.client.errors import TimedOut
 from odradek.client.producer import Producer
 from odradek.client.records import Batches, TopicPartition
+from odradek.spark import clients
 from odradek.wire.batch import read_header
 from odradek.wire.control import ControlType, read_control_type
-from odradek.wire.errors import ErrorCode
 from odradek.wire.records import records
 
 TOPIC: Final = "__odradek_pipelines"
@@ -56,11 +56,7 @@ async def send(producer: Producer, transactional_id: str, marker: Marker) -> Non
 async def make_topic(admin: Admin) -> None:
     replicas = min(len((await admin.describe_cluster()).brokers), REPLICAS_MAX)
     configs = {**CONFIGS, "min.insync.replicas": str(max(replicas - 1, 1))}
-    try:
-        await admin.create_topics([NewTopic(TOPIC, 1, replicas, configs)])
-    except Refused as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    await clients.make_topic(admin, NewTopic(TOPIC, 1, replicas, configs))
 
 
 async def last(properties: dict[str, str], transactional_id: str) -> Marker | None:

@@ -17,19 +17,14 @@ from odradek.client.batches import Compression
 from odradek.client.errors import InvalidOption
 from odradek.client.producer import Producer
 from odradek.spark import clients
+from odradek.spark.columns import WRITTEN
 
 GATHER_BYTES: Final = 4 * 1024 * 1024  # of rows that are made into batches together
-COLUMNS: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "topic"})
 
 
 @contextmanager
 def producer(properties: dict[str, str]) -> Iterator[Producer]:
-    async def make() -> Producer:
-        found = Producer.of(properties)
-        await found.start()
-        return found
-
-    with clients.kept(("producer", clients.fixed(properties)), make) as found:
+    with clients.kept(("producer", clients.fixed(properties)), lambda: clients.started(properties)) as found:
         yield found
 
 
@@ -81,9 +76,9 @@ def check_columns(names: Iterable[str], topic: str | None) -> None:
     found = set(names)
     if "value" not in found:
         raise InvalidOption("a frame that is written has a column value; give the one you mean that name")
-    if unknown := sorted(found - COLUMNS):
+    if unknown := sorted(found - WRITTEN):
         raise InvalidOption(
-            f"there is no column {unknown[0]} in a record; it has {', '.join(sorted(COLUMNS))}. to_json(struct(*)) makes one "
+            f"there is no column {unknown[0]} in a record; it has {', '.join(sorted(WRITTEN))}. to_json(struct(*)) makes one "
             "value of many columns"
         )
     if topic is None and "topic" not in found:

@@ -12,7 +12,6 @@ Invariants
  2. A fork has what the launcher had, environment, folder, files and signals, and nothing of the zygote's.
 """
 
-import gc
 import os
 import runpy
 import selectors
@@ -20,7 +19,7 @@ import signal
 import socket
 import sys
 import warnings
-from typing import Any, Final
+from typing import Final
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 STREAMS: Final = (0, 1, 2)
@@ -36,12 +35,6 @@ MODULES: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.worker.python_streaming_sink_runner",
     "pyspark.sql.worker.write_into_data_source",
-    "odradek.spark.exactly_once",
-    "odradek.spark.producing",
-    "odradek.spark.range_reader",
-    "odradek.spark.source",
-    "odradek.spark.stream_reader",
-    "odradek.spark.writer",
 )
 
 
@@ -146,13 +139,10 @@ def run(request: bytes) -> None:
 
 
 def main() -> None:
-    from importlib import import_module
+    zygote = Zygote(sys.argv[1])  # who asks before all is loaded waits
+    from odradek.spark import daemon
 
-    zygote: Any = Zygote(sys.argv[1])
-    for name in MODULES:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
+    daemon.load((*MODULES, *daemon.MODULES))
     zygote.serve()
 
 

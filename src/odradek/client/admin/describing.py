@@ -1,5 +1,7 @@
 """Groups as their coordinators describe them: each type has a request of its own."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from odradek.client.admin.asking import outcome
@@ -8,6 +10,7 @@ from odradek.client.errors import KafkaError
 from odradek.client.records import TopicPartition
 from odradek.wire.errors import ErrorCode, ProtocolError
 from odradek.wire.log_records import decode_consumer_protocol
+from odradek.wire.message import Message
 from odradek.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -54,15 +57,20 @@ class Group(Struct, frozen=True):
     operations: frozenset[Operation] | None = None
 
 
+async def groups_told(connection: Connection, request: Message, response: type[Any], patience_ms: float) -> list[Any]:
+    """What a coordinator says of groups of a type; nothing where it does not know such groups."""
+    if not connection.serves(request.schema.key):
+        return []
+    told: list[Any] = (await connection.post(request, response, patience_ms)).groups
+    return told
+
+
 async def describe_consumer(
     connection: Connection, names: list[str], include_operations: bool, patience_ms: float
 ) -> dict[str, Group | KafkaError]:
-    if not connection.serves(ConsumerGroupDescribeRequest.schema.key):
-        return {}
     request = ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=include_operations)
-    answer = await connection.post(request, ConsumerGroupDescribeResponse, patience_ms)
     found: dict[str, Group | KafkaError] = {}
-    for each in answer.groups:
+    for each in await groups_told(connection, request, ConsumerGroupDescribeResponse, patience_ms):
         members = tuple(
             GroupMember(
                 id=member.member_id,
@@ -129,12 +137,9 @@ async def describe_classic(
 async def describe_share(
     connection: Connection, names: list[str], include_operations: bool, patience_ms: float
 ) -> dict[str, Group | KafkaError]:
-    if not connection.serves(ShareGroupDescribeRequest.schema.key):
-        return {}
     request = ShareGroupDescribeRequest(group_ids=names, include_authorized_operations=include_operations)
-    answer = await connection.post(request, ShareGroupDescribeResponse, patience_ms)
     found: dict[str, Group | KafkaError] = {}
-    for each in answer.groups:
+    for each in await groups_told(connection, request, ShareGroupDescribeResponse, patience_ms):
         members = tuple(
             GroupMember(
                 id=member.member_id,

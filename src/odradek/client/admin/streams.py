@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from odradek.client.admin.asking import outcome
-from odradek.client.admin.describing import STREAMS, Group, GroupMember
+from odradek.client.admin.describing import STREAMS, Group, GroupMember, groups_told
 from odradek.client.connection import Connection
 from odradek.client.errors import KafkaError
 from odradek.client.records import TopicPartition
@@ -69,11 +69,9 @@ class StreamsGroup(Group, frozen=True, kw_only=True):
 async def describe_streams(
     connection: Connection, names: list[str], include_operations: bool, patience_ms: float
 ) -> dict[str, Group | KafkaError]:
-    if not connection.serves(StreamsGroupDescribeRequest.schema.key):
-        return {}
     request = StreamsGroupDescribeRequest(group_ids=names, include_authorized_operations=include_operations)
-    answer = await connection.post(request, StreamsGroupDescribeResponse, patience_ms)
-    return {each.group_id: described(each) for each in answer.groups}
+    told = await groups_told(connection, request, StreamsGroupDescribeResponse, patience_ms)
+    return {each.group_id: described(each) for each in told}
 
 
 def described(each: StreamsGroupDescribeResponse.DescribedGroup) -> Group | KafkaError:
