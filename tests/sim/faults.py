@@ -229,7 +229,7 @@ class Faults:
         is_sync, slow = kind in SYNCS, self.slow.get(member)
         if loop.is_threaded:
             return  # it has taken its time already
-        if slow is None:
+        if slow is None or loop.time() - self.cluster.world.now_s > KINDS["slow disk"].seconds_max:  # it is over meanwhile
             loop.stall(self.chance.random() * SYNC_SECONDS_MAX if is_sync else 0.0)
         elif is_sync or self.chance.random() < slow.share:
             loop.stall(self.chance.random() * slow.seconds_max)
