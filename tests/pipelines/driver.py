@@ -9,9 +9,10 @@ from typing import Any
 from odradek.pipelines.asking import NoDriver, ask
 from tests.cli.program import command, odradek
 from tests.clients.waiting import until
+from tests.spark.session import QUICK_JAVA
 
 SECONDS_MAX = 240
-QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"  # it does not live long enough for more
+QUICK = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
 REPOSITORY = Path(__file__).parents[2]
 PATHS = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])  # for Spark's Python workers
 

@@ -18,6 +18,7 @@ from tests.cli.program import started
 from tests.clients.waiting import until
 from tests.kafka.broker import free_port
 from tests.pipelines.driver import PATHS, QUICK, SECONDS_MAX, Driver
+from tests.spark.session import QUICK_JAVA
 
 SPARK = Path(pyspark.__file__).parent
 RECORDS, KEYS, PARTITIONS, BATCH = 12_000, 7, 3, 1_500
@@ -39,7 +40,7 @@ def totals():
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -64,7 +65,7 @@ class Workers:
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
             "SPARK_WORKER_DIR": str(self.folder / f"worker-{number}"),
         }
         command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *arguments, "--webui-port", "0"]

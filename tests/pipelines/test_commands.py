@@ -1,7 +1,10 @@
 """`odradek pipeline`: one driver that runs several pipelines, and the commands that look after them while it does."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +42,16 @@ numbers = strict.topic("numbers", value="n int")
 def same():
     return numbers.select("n")
 """
+ECHO = """
+from odradek.pipelines import Pipeline
+
+echo = Pipeline("echo")
+names = echo.topic("names", value="string")
+@echo.to_topic("echo")
+def same():
+    return names.select("value")
+"""
+OPTIONS = ["--master", "local[2]", "--failures", "2", "--conf", QUICK, "--conf", "spark.sql.shuffle.partitions=2"]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +64,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         bootstrap = f"127.0.0.1:{node.port}"
         with Admin(bootstrap) as admin:
             admin.create_topics([NewTopic(name) for name in ("people", "names", "numbers")])
-        options = ["--master", "local[2]", "--failures", "2", "--conf", QUICK, "--conf", "spark.sql.shuffle.partitions=2"]
-        found = Driver(folder, bootstrap, "cities.py", "strict.py", *options)
+        found = Driver(folder, bootstrap, "cities.py", "strict.py", *OPTIONS)
         try:
             yield found
         finally:
@@ -173,3 +185,22 @@ def test_a_driver_that_is_stopped_tells_by_its_status_that_something_was_given_u
 
 def test_what_was_never_run_cannot_be_reset(driver: Driver) -> None:
     assert "there is no checkpoint of nothing in" in driver.ask("reset", "nothing", "--yes", is_refused=True)
+
+
+def test_a_driver_whose_spark_is_gone_ends_and_says_so(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "echo.py").write_text(ECHO)
+    bereft = Driver(tmp_path, driver.bootstrap, "echo.py", *OPTIONS)
+    try:
+        until(lambda: "echo" in bereft.tasks() and bool(bereft.tasks()["echo"]["batches"]), "a batch", SECONDS_MAX)
+        os.kill(java_of(bereft), signal.SIGKILL)
+        assert bereft.process.wait(SECONDS_MAX) == 1
+    finally:
+        bereft.kill()
+    *_, last = bereft.said().splitlines()
+    assert last == f"odradek: Spark has ended: the status of its Java process is -9; {bereft.state / 'spark.log'} may say why"
+
+
+def java_of(driver: Driver) -> int:
+    children = Path(f"/proc/{driver.process.pid}/task/{driver.process.pid}/children").read_text().split()
+    (found,) = [int(each) for each in children if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+    return found

@@ -12,9 +12,11 @@ from tools.kafka_jars import spark_connector_class_path
 
 REPOSITORY = Path(__file__).parents[2]
 MASTER = "local[2,2]"
+# it does not live long enough for more, but for all that is compiled there must be room: where there is none, Spark ends itself
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 SETTINGS = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it does not live long enough for more
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
 }

@@ -49,7 +49,7 @@ def run_pipelines(
         from odradek.pipelines import control
         from odradek.pipelines.java import NoJava
         from odradek.pipelines.runner import Runner, load
-        from odradek.pipelines.session import choose, session
+        from odradek.pipelines.session import SparkEnded, choose, session
     except ModuleNotFoundError as error:
         fail(f"there is no module {error.name}: {NEEDS}")
     from odradek.client.errors import KafkaError
@@ -66,7 +66,7 @@ def run_pipelines(
             signal.signal(each, lambda *_: runner.stop())
         with control.serving(runner, state):
             is_well = runner.run()
-    except (KafkaError, NoJava) as error:
+    except (KafkaError, NoJava, SparkEnded) as error:
         fail(str(error))
     spark.stop()
     if not is_well:

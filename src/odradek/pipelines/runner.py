@@ -6,6 +6,7 @@ Invariants
     another driver has taken over.
  2. Whatever a query is doing can be seen from outside: `status` has it, at any time.
  3. Stopping waits for the batch at work: what it has written is committed, or never was.
+ 4. Spark itself is not started again: a driver without it ends, and says so.
 """
 
 import importlib.util
@@ -20,10 +21,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 
 from odradek.client.errors import Fenced, InvalidOption
+from odradek.pipelines import session
 from odradek.pipelines.output import OBSERVED, Output
 from odradek.pipelines.pipeline import Pipeline, declared
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_SECONDS: Final = 0.25
+END_SECONDS: Final = 10.0  # of a Spark that does not answer any more
 PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 FAILURES_MAX: Final = 10
@@ -170,7 +174,7 @@ class Task:
         query, self.query = self.query, None
         self.state = State.STOPPED
         self.output.stop()
-        if query is not None:
+        if query is not None and session.ended() is None:
             query.stop()
 
     def restart(self) -> None:
@@ -224,14 +228,18 @@ class Runner:
         self.is_stopping = threading.Event()
 
     def run(self) -> bool:
-        """Until all is done, given up or stopped; whether nothing was given up."""
+        """Until all is done, given up or stopped; whether nothing was given up. SparkEnded when there is no Spark any more."""
         try:
             while not self.is_stopping.wait(LOOK_SECONDS):
+                session.check()
                 with self.lock:
                     for task in self.tasks:
                         task.step(time.monotonic())
                 if all(task.state in self.ends for task in self.tasks):
                     break
+        except (Py4JError, OSError):
+            session.check(END_SECONDS)
+            raise
         finally:
             with self.lock:
                 for task in self.tasks:

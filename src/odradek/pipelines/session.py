@@ -6,6 +6,7 @@ Invariants
 """
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,10 @@ appender.file.policies.size.size = 20MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
+
+
+class SparkEnded(RuntimeError):
+    """The process that Spark runs in is gone, with all that ran there."""
 
 
 class Wanted(NamedTuple):
@@ -108,6 +113,25 @@ def session(
     if log is None:
         made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def check(seconds: float = 0.0) -> None:
+    """SparkEnded when its process is gone, or goes within this time."""
+    status = ended(seconds)
+    if status is not None:
+        where = f"; {_wanted.log} may say why" if _wanted.log else ""
+        raise SparkEnded(f"Spark has ended: the status of its Java process is {status}{where}")
+
+
+def ended(seconds: float = 0.0) -> int | None:
+    """The status with which Spark's process has ended, or does within this time; None if it goes on, or is not ours."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return None if process is None else int(process.wait(seconds))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def log_configuration(log: Path) -> Path:
