@@ -179,7 +179,7 @@ def test_a_second_writer_of_a_partition_refuses(
     writing = Writing(sink.properties, name, sink._producer.share_transaction())
     batch = pa.RecordBatch.from_pydict({"value": [b"1"], "partition": pa.array([1], pa.int32())})
     assert [each.to_pylist() for each in writing.encode_and_write([batch])] == [
-        [{"topic": name, "partition": 1, "record_count": 1}]
+        [{"topic": name, "partition": 1, "record_count": 1, "stage": 0}]
     ]
     with pytest.raises(RefusedTwice, match=f"{name}-1 has been written to in this transaction"):
         [*writing.encode_and_write([batch])]

@@ -22,9 +22,7 @@ Invariants
 
 import logging
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,10 +45,13 @@ if TYPE_CHECKING:
 ENCODED: Final = StructType().add("topic", StringType()).add("partition", IntegerType())
 ENCODED.add("record_count", IntegerType()).add("batch", BinaryType())
 WRITTEN: Final = StructType().add("topic", StringType()).add("partition", IntegerType()).add("record_count", LongType())
+WRITTEN.add("stage", IntegerType())
 QUERY: Final = "sql.streaming.queryId"  # where Spark says whose batch it is
 ATTEMPTS_MAX: Final = 5
 PAUSE_SECONDS: Final = 0.5
 TIMEOUT_MS: Final = 300_000
+LOOK_SECONDS: Final = 0.001
+TOLD_SECONDS_MAX: Final = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -187,10 +188,9 @@ class Sink:
         self._is_certain = False
         shared = producer.share_transaction()
         spark = frame.sparkSession
-        with watched(spark.sparkContext) as has_failed:
-            written = self._job(frame, shared, marker.batch).collect()
+        written = self._job(frame, shared, marker.batch).collect()
         self._computed = marker
-        if has_failed():
+        if has_failed(spark.sparkContext, {row.stage for row in written}):
             raise RefusedTwice("a task that writes has failed on the way")
         places = [(row.topic, row.partition) for row in written]
         if len(set(places)) < len(places):
@@ -275,27 +275,19 @@ def first_line(error: Exception) -> str:
     return (refused or text.splitlines() or [type(error).__name__])[-1 if refused else 0][:300]
 
 
-@contextmanager
-def watched(context: Any) -> Iterator[Callable[[], bool]]:
-    """Gives whether a task of the last stage of what ran meanwhile has failed, or the stage was begun again."""
-    tag = f"odradek-{uuid.uuid4()}"
-    context.addJobTag(tag)
-
-    def has_failed() -> bool:
-        spark = context._jsc.sc()
-        spark.listenerBus().waitUntilEmpty()
-        tracker = spark.statusTracker()
-        for job in tracker.getJobIdsForTag(tag):
-            stage = max(tracker.getJobInfo(job).get().stageIds())
-            info = tracker.getStageInfo(stage)
-            if info.isEmpty() or info.get().currentAttemptId() or info.get().numFailedTasks():
+def has_failed(context: Any, stages: Iterable[int]) -> bool:
+    """Whether a task of stages that are over has failed on the way, or a stage was begun again. What Spark tells of them comes a
+    moment later than their results; where it does not come at all, they count as failed."""
+    tracker = context._jsc.sc().statusTracker()
+    end_s = monotonic() + TOLD_SECONDS_MAX
+    for stage in stages:
+        while (told := tracker.getStageInfo(stage)).isEmpty() or told.get().numCompletedTasks() < told.get().numTasks():
+            if monotonic() > end_s:
                 return True
-        return False
-
-    try:
-        yield has_failed
-    finally:
-        context.removeJobTag(tag)
+            sleep(LOOK_SECONDS)
+        if told.get().currentAttemptId() or told.get().numFailedTasks():
+            return True
+    return False
 
 
 class Writing:
@@ -369,10 +361,11 @@ class Writing:
             clients.run(sender.send_batches(topic, [(partition, count, data)]))
             written[place] = written.get(place, 0) + count
         clients.run(sender.flush())
-        columns = [[place.topic for place in written], [place.partition for place in written], [*written.values()]]
-        kinds = [pa.string(), pa.int32(), pa.int64()]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds)]
-        yield pa.RecordBatch.from_arrays(arrays, ["topic", "partition", "record_count"])
+        stage = context.stageId() if context is not None else 0
+        rows = [(*place, count, stage) for place, count in written.items()]
+        kinds = [pa.string(), pa.int32(), pa.int64(), pa.int32()]
+        arrays = [pa.array([row[index] for row in rows], kind) for index, kind in enumerate(kinds)]
+        yield pa.RecordBatch.from_arrays(arrays, WRITTEN.names)
 
     def _check(self, place: TopicPartition) -> None:
         """A broker takes the same numbers from a second writer for a repetition, and writes nothing: nobody would notice."""
