@@ -353,6 +353,27 @@ def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Server, name: 
     run(story())
 
 
+def test_without_a_policy_it_is_an_error_that_a_topic_was_made_anew(server: Server, name: str) -> None:
+    create(server.bootstrap, name)
+    fill(server.bootstrap, name, 20)
+
+    async def story() -> None:
+        async with Consumer(bootstrap=server.bootstrap, auto_offset_reset="none") as reader:
+            await reader.assign({(name, 0): 0}, {(name, 0): 20})
+            assert values(await take(reader, 20)) == list(range(20))
+            client = admin(server.bootstrap)
+            await asyncio.to_thread(client.delete_topics([name])[name].result)
+            await asyncio.to_thread(waiting.until, lambda: is_made(server, name), "it is made anew")
+            await asyncio.to_thread(fill, server.bootstrap, name, 30)
+            await reader.assign({(name, 0): 10})  # of which one, it cannot know
+            with pytest.raises(NoOffset):
+                await take(reader, 20)
+            reader.seek((name, 0), 10)
+            assert values(await take(reader, 20)) == list(range(10, 30))
+
+    run(story())
+
+
 def test_a_topic_that_is_not_there_yet_is_read_when_it_is(server: Server, name: str) -> None:
     async def story() -> None:
         async with consumer(server, name) as reader:

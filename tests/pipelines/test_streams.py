@@ -16,6 +16,7 @@ from odradek.sync import Admin, Producer
 
 ORDER = "id string, customer string, amount double, at timestamp"
 MEASURE = {"type": "record", "name": "Measure", "fields": [{"name": "celsius", "type": "double"}]}
+PLACES = ("words", "mirrored")
 PAYMENT = "order_id string, paid double, at timestamp"
 
 
@@ -90,6 +91,18 @@ def sensors() -> Pipeline:
     return pipeline
 
 
+def mirror() -> Pipeline:
+    """Each task has the rows of one partition, which go to the partition of the same number."""
+    pipeline = Pipeline("mirror", trigger="1 second", properties={"client.id": "mirror", "compression.type": "lz4"})
+    words = pipeline.topic("words", value="string")
+
+    @pipeline.to_topic("mirrored", co_partitioned=True)
+    def same() -> DataFrame:
+        return words.select("value", F.col("_key").alias("key"), F.col("_partition").alias("partition"))
+
+    return pipeline
+
+
 def at_least_once() -> Pipeline:
     pipeline = Pipeline("loose", delivery="at-least-once", bad_records="loose-letters")
     orders = pipeline.topic("orders", value=ORDER)
@@ -107,7 +120,7 @@ def order(number: int, customer: str, amount: float) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession) -> Iterator[PipelineTest]:
-    with PipelineTest(joins(), shapes(), sensors(), at_least_once(), partitions=2) as test:
+    with PipelineTest(joins(), shapes(), sensors(), mirror(), at_least_once(), partitions=2) as test:
         with Producer(test.bootstrap) as producer:
             for place in ("sensor-attic", "sensor-cellar", "other"):
                 producer.send(place, measured(21.5), key=b"\xff", headers={"by": b"me"})
@@ -178,6 +191,12 @@ def test_sql_takes_other_frames_by_name(ran: PipelineTest) -> None:
 
 def test_a_frame_with_a_value_is_written_as_it_is(ran: PipelineTest) -> None:
     assert sorted((record.key, record.value) for record in ran.records("loud-words")) == [(b"w", b"A"), (b"w", b"B")]
+
+
+def test_rows_that_are_together_already_are_written_where_they_are(ran: PipelineTest) -> None:
+    places = [[(record.partition, record.offset, record.key, record.value) for record in ran.records(topic)] for topic in PLACES]
+    assert places[0] == places[1]
+    assert len(places[0]) == 3
 
 
 def test_topics_are_found_by_a_pattern_values_are_avro_and_where_they_come_from_is_known(ran: PipelineTest) -> None:

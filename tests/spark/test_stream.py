@@ -204,6 +204,26 @@ def test_a_topic_that_is_gone_ends_a_query_unless_that_was_chosen(
         has(second, careless, [0, 1, 2])
 
 
+def test_a_topic_that_is_made_anew_ends_a_query_unless_that_was_chosen(
+    spark: SparkSession, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    made(bootstrap, name)
+    fill(bootstrap, name, range(5))
+    for each in ("careful", "careless"):
+        assert drained(stream(spark, bootstrap, name), str(tmp_path / each)).numbers == [*range(5)]
+    with sync.Admin(bootstrap) as admin:
+        admin.delete_topics([name])
+        until(lambda: name not in admin.list_topics(), "no topic")
+    made(bootstrap, name)
+    fill(bootstrap, name, [10])
+    with pytest.raises(StreamingQueryException, match=f"{name}-0: the log ends at 1 now, and has been read to 5"):
+        drained(stream(spark, bootstrap, name), str(tmp_path / "careful"))
+    careless = stream(spark, bootstrap, name, failOnDataLoss="false")
+    assert drained(careless, str(tmp_path / "careless")).numbers == []  # as with Spark's connector: it goes on from the end
+    fill(bootstrap, name, [11, 12])
+    assert drained(careless, str(tmp_path / "careless")).numbers == [11, 12]
+
+
 def test_records_that_were_deleted_before_they_were_read_end_a_query_unless_that_was_chosen(
     spark: SparkSession, bootstrap: str, name: str, tmp_path: Path
 ) -> None:

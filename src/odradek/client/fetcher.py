@@ -181,7 +181,7 @@ class Fetcher:
             if known is None or info is None:
                 reading.lead(NO_NODE, reading.leader_epoch, reading.topic_id)
             elif reading.lead(info.leader, info.leader_epoch, known.id) and reading.is_placed:
-                self.aim(reading, EARLIEST)  # all of it has come since
+                self._replaced(reading)
             if reading.replica != NO_NODE and reading.replica not in metadata.brokers:
                 reading.replica = NO_NODE
             if reading.leader == NO_NODE:
@@ -268,6 +268,13 @@ class Fetcher:
             self.reset(reading)
         else:
             self.seek(reading, min(end_offset, reading.given), epoch)
+
+    def _replaced(self, reading: Reading) -> None:
+        """The topic is another one, under the same name: all of it has come since."""
+        if self.taste.resets_to is None:
+            self.reset(reading)
+        else:
+            self.aim(reading, EARLIEST)
 
     def _may_ask(self, reading: Reading, now_s: float) -> bool:
         return not reading.is_asked and reading.leader != NO_NODE and reading.not_before_s <= now_s

@@ -74,6 +74,10 @@ class Output:
     def transactional_id(self) -> str:
         return f"odradek-{self.title}"
 
+    @property
+    def _properties(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.pipeline.bootstrap, **self.pipeline.properties}
+
     # -- the frame
 
     def frame(self) -> DataFrame:
@@ -142,7 +146,7 @@ class Output:
 
     def _writing(self, columns: list[str], checkpoint: str) -> Callable[[DataFrame, int], None]:
         topic = None if "topic" in columns else self.target.where
-        properties = {"bootstrap.servers": self.pipeline.bootstrap, **self.pipeline.properties}
+        properties = self._properties
         if self.is_exact:
             self.sink = sink = Sink(
                 self.transactional_id,
@@ -191,7 +195,7 @@ class Output:
             wanted[self.target.where] = configs
         if self.pipeline.dead_letters is not None:
             wanted[self.pipeline.dead_letters] = {}
-        with clients.admin({"bootstrap.servers": self.pipeline.bootstrap}) as admin:
+        with clients.admin(self._properties) as admin:
             for name, configs in wanted.items():
                 clients.run(clients.make_topic(admin, NewTopic(name, configs=configs)))
 

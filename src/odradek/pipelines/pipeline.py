@@ -21,6 +21,8 @@ from odradek.pipelines.output import Output, Target, dead_letter_rows
 from odradek.pipelines.records import Key
 from odradek.pipelines.session import session
 from odradek.pipelines.topics import TopicFrame
+from odradek.spark import clients
+from odradek.spark.options import KAFKA
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,150}")
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -46,7 +48,7 @@ class Pipeline:
         """`bootstrap`: of the cluster that is read and written; without it, ODRADEK_BOOTSTRAP, or 127.0.0.1:9092.
 
         `bad_records`: `fail`, `drop`, or the name of a dead-letter topic. `trigger`: how often it looks for more. `properties`:
-        of its producers, as Kafka names them."""
+        of its clients, as Kafka names them; sources and admins have those that all clients know."""
         if NAME.fullmatch(name) is None:
             raise InvalidOption(f"name={name!r}: it has letters, digits, dots, - and _")
         if delivery not in ("exactly-once", "at-least-once"):
@@ -78,7 +80,8 @@ class Pipeline:
     @property
     def _read_options(self) -> dict[str, str]:
         """Of all sources: what is bad is for the dead-letter topic, and not for them to deal with."""
-        return {"badRecords": "fail" if self.bad_records == "fail" else "drop"}
+        known = {f"{KAFKA}{name}": value for name, value in clients.shared(self.properties).items()}
+        return {**known, "badRecords": "fail" if self.bad_records == "fail" else "drop"}
 
     @property
     def decoded(self) -> list[TopicFrame]:

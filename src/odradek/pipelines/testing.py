@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,6 +29,7 @@ from odradek.pipelines.runner import Runner, State, check, load
 from odradek.sync import Admin, Consumer, Producer
 
 START_SECONDS: Final = 30.0
+STARTS_MAX: Final = 3
 Value = bytes | str | Mapping[str, Any] | None
 
 
@@ -43,18 +45,10 @@ class PipelineTest:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="odradek-test-")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
-        command = [sys.executable, "-m", "odradek", "start", "--data", f"{self._folder.name}/data", "--listen", self.bootstrap]
-        command += ["-o", f"num.partitions={self.partitions}"]
-        self._said = Path(self._folder.name, "node.txt")
-        with self._said.open("wb") as said:
-            self._node = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         self._before = os.environ.get(BOOTSTRAP)
+        self._start()
         os.environ[BOOTSTRAP] = self.bootstrap
         try:
-            self._wait()
             files = [each for each in self.tested if not isinstance(each, Pipeline)]
             self.pipelines = [each for each in self.tested if isinstance(each, Pipeline)] + (load(files) if files else [])
             check(self.pipelines)
@@ -66,17 +60,27 @@ class PipelineTest:
             raise
         return self
 
-    def _wait(self) -> None:
+    def _start(self) -> None:
+        """A node of its own. One that ends at once was given a port that somebody else took meanwhile: another is tried."""
+        said = Path(self._folder.name, "node.txt")
+        command = [sys.executable, "-m", "odradek", "start", "-o", f"num.partitions={self.partitions}"]
         end_s = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                with Admin(self.bootstrap) as admin:
+        for attempt in range(STARTS_MAX):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
+            where = ["--data", f"{self._folder.name}/data-{attempt}", "--listen", self.bootstrap]
+            with said.open("wb") as output:
+                self._node = subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL, stderr=output)
+            while self._node.poll() is None and time.monotonic() < end_s:
+                with suppress(KafkaError), Admin(self.bootstrap) as admin:
                     admin.describe_cluster(timeout_ms=1_000)
                     return
-            except KafkaError as error:
-                if self._node.poll() is not None or time.monotonic() > end_s:
-                    said = self._said.read_text() or str(error)
-                    raise PipelineFailed(f"the test's own node does not serve: {said.strip()}") from error
+            if self._node.poll() is None:
+                break
+        why = said.read_text().strip()
+        self._stop()
+        raise PipelineFailed(f"the test's own node does not serve: {why}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:

@@ -90,13 +90,13 @@ class RangeReading:
             self.offset = self.end
 
     def _find_beginning(self) -> None:
-        """There is nothing at the offset: what is there begins later, or ends before it."""
+        """There is nothing at the offset: what is there begins later, or ends before it, or is of a topic that was made anew."""
         first = self._ask(self.consumer.beginning_offsets(self.place))
         if first <= self.offset:
             self._find_end()
-            return
-        self._lose(self.offset, min(first, self.end), f"the log begins at {first} now")
-        self.offset = first
+        else:
+            self._lose(self.offset, min(first, self.end), f"the log begins at {first} now")
+            self.offset = first
         if self.offset < self.end:
             self._go_on()
 
