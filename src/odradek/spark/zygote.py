@@ -95,6 +95,8 @@ class Zygote:
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BrokenPipeError:
+            pass  # whoever asked for it is gone
         except BaseException:  # noqa: BLE001 - as an interpreter says it
             sys.excepthook(*sys.exc_info())
         finally:
