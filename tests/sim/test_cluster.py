@@ -58,6 +58,23 @@ def test_a_node_whose_disk_fails_while_it_waits_for_others_ends() -> None:
     assert alone.ends
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.0005, 0.001, 0.002, 0.01, 0.05])
+def test_a_controller_that_slept_still_sees_that_a_broker_has_ended(pause_s: float) -> None:
+    """Which has started again meanwhile, and is not to wait until the session of its past life is over."""
+    cluster = SimCluster(World("1"), 3, {"broker.session.timeout.ms": "600000"}, controllers=1)
+    cluster.start()
+    cluster.world.run(START_SECONDS_MAX)
+    sleeper, ended = cluster.members[1], cluster.members[3]
+    ended.kill()
+    cluster.world.run(cluster.world.now_s + pause_s)
+    sleeper.pause()
+    ended.start()
+    cluster.world.run(cluster.world.now_s + START_SECONDS_MAX)
+    sleeper.resume()
+    cluster.world.run(cluster.world.now_s + START_SECONDS_MAX, lambda: len(cluster.nodes) == 3)
+    assert len(cluster.nodes) == 3
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_records_that_were_deleted_do_not_come_back_when_all_nodes_are_killed(count: int) -> None:
     cluster, name, start = steady_cluster(count), TopicPartition("t", 0), 5

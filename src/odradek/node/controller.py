@@ -29,7 +29,7 @@ from odradek.wire.message import Message
 MS_PER_SECOND: Final = 1000
 PROBE_MS: Final = 1000
 PROBE_PAUSE_MS: Final = 100
-SLEPT_MS_MIN: Final = 2000  # between two looks: the process was stopped, or the machine
+SLEPT_MS_MIN: Final = 2000  # between two looks at the clock: the process was stopped, or the machine
 LOOK_MS: Final = 500  # at most, until it looks again whose session is over
 
 PERIODIC: Final[dict[str, Callable[[Controller], Decision[bool]]]] = {
@@ -58,13 +58,19 @@ class ControllerHost:
         self.bootstrap: Sequence[Message] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms: dict[str, int] = {}
-        self._looked_ms = 0
+        self._asked_ms = self._slept_ms = 0
         self._works: dict[str, asyncio.Task[None]] = {}
         quorum.on_active = self._activate
         quorum.on_inactive = self._deactivate
 
     def monotonic_ms(self) -> int:
-        return int(self.quorum.host.seconds() * MS_PER_SECOND)
+        """Time in which this process was there: who could not listen does not judge who was silent, so that it stands still while
+        the process, or its machine, is stopped."""
+        now_ms = int(self.quorum.host.seconds() * MS_PER_SECOND)
+        if now_ms - self._asked_ms > SLEPT_MS_MIN:
+            self._slept_ms += now_ms - self._asked_ms
+        self._asked_ms = now_ms
+        return now_ms - self._slept_ms
 
     @property
     def is_active(self) -> bool:
@@ -91,7 +97,6 @@ class ControllerHost:
             logger.error("the controller cannot begin: %s", error)
         now_ms = self.monotonic_ms()
         self._due_ms = {name: now_ms + interval for name, interval in self.intervals_ms.items()}
-        self._looked_ms = now_ms
         self._watch()
         for broker in self.controller.image.brokers.values():  # one may have ended together with who led before, or been here
             self.broker_lost(broker.id, broker.epoch)
@@ -134,10 +139,6 @@ class ControllerHost:
         loop, now_ms, controller = asyncio.get_running_loop(), self.monotonic_ms(), self.controller
         assert controller is not None
         self._timer = loop.call_later(LOOK_MS / 1000, self._watch)
-        if now_ms - self._looked_ms > SLEPT_MS_MIN:  # who could not listen does not judge who was silent
-            for broker_id, epoch in list(controller.sessions.contacts):
-                controller.sessions.heard(broker_id, epoch, now_ms)
-        self._looked_ms = now_ms
         expiry_ms = controller.sessions.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now_ms:
             self._begin("fence", partial(self._repeat, lambda active: active.fence_stale(self.monotonic_ms())))
