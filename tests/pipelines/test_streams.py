@@ -111,6 +111,10 @@ def at_least_once() -> Pipeline:
     def counted() -> DataFrame:
         return orders.groupBy("customer").count()
 
+    @pipeline.to_topic("loose-ids", key="id")
+    def ids() -> DataFrame:
+        return orders.select("id")
+
     return pipeline
 
 
@@ -214,6 +218,7 @@ def test_a_table_is_a_compacted_topic_with_a_tombstone_for_a_deleted_row(ran: Pi
 
 def test_at_least_once_writes_changes_too_and_tells_the_group_how_far_it_is(ran: PipelineTest) -> None:
     assert rows(ran, "loose") == [("ann", 1), ("ann", 2), ("bob", 1)]
+    assert rows(ran, "loose-ids") == [("1",), ("2",), ("4",)]
     with Admin(ran.bootstrap) as admin:
         found = admin.list_group_offsets(["loose"])["loose"]
     assert sum(each.offset for each in found.values()) >= 2

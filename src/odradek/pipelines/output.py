@@ -20,12 +20,14 @@ from odradek.pipelines.session import session
 from odradek.pipelines.topics import TopicFrame
 from odradek.spark import checkpoints, clients, dead_letters
 from odradek.spark.exactly_once import Sink
+from odradek.spark.options import KAFKA
 
 BATCHES_KEPT: Final = 1_000
 OBSERVED: Final = "odradek"
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from odradek.pipelines.pipeline import Pipeline
 
@@ -135,7 +137,7 @@ class Output:
             writer = writer.partitionBy(*self.target.partition_by) if self.target.partition_by else writer
         else:
             frame = self._with_dead_letters(frame)
-            writer = frame.writeStream.foreachBatch(self._writing(frame.columns, checkpoint))
+            writer = self._writer(frame, checkpoint)
         return (
             writer.option("checkpointLocation", checkpoint)
             .outputMode(self.target.mode)
@@ -144,27 +146,28 @@ class Output:
             .start()
         )
 
-    def _writing(self, columns: list[str], checkpoint: str) -> Callable[[DataFrame, int], None]:
-        topic = None if "topic" in columns else self.target.where
-        properties = self._properties
+    def _writer(self, frame: DataFrame, checkpoint: str) -> "DataStreamWriter":
+        topic = None if "topic" in frame.columns else self.target.where
         if self.is_exact:
             self.sink = sink = Sink(
                 self.transactional_id,
-                properties,
+                self._properties,
                 checkpoint=checkpoint,
                 topic=topic,
                 group=self.group,
                 co_partitioned=self.target.co_partitioned,
             )
-            return lambda frame, batch_id: self._write(sink, frame, batch_id)
+            return frame.writeStream.foreachBatch(lambda frame, batch_id: self._write(sink, frame, batch_id))
+        options = {f"{KAFKA}{name}": value for name, value in self._properties.items()}
+        if topic is not None:
+            options["topic"] = topic
+        if self.target.mode == "append":
+            return frame.writeStream.format("odradek").options(**options)
 
         def write(frame: DataFrame, _: int) -> None:
-            options = {f"kafka.{name}": value for name, value in properties.items()}
-            if topic is not None:
-                options["topic"] = topic
             frame.write.format("odradek").options(**options).mode("append").save()
 
-        return write
+        return frame.writeStream.foreachBatch(write)  # a sink in Python knows no changes
 
     def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> None:
         before = sink.records_written

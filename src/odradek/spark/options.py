@@ -27,7 +27,7 @@ LIVE: Final = -3  # the end, when it is read: a plan of Spark is made once, and 
 Offsets = dict[TopicPartition, int]
 Isolation = Literal["read_committed", "read_uncommitted"]
 UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-GIVEN_BY_SPARK: Final = frozenset({"path", "checkpointlocation"})
+GIVEN_BY_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 WITHOUT_EFFECT: Final = frozenset(  # here: there is no consumer of a group of its own, and retries are the client's
     {
         "groupidprefix",
