@@ -99,6 +99,11 @@ class Member(Broker):
         """Where its metadata log begins."""
         return min(int(path.stem) for path in self.metadata.glob("*.log"))
 
+    @property
+    def snapshot_offset(self) -> int:
+        """Up to where its newest snapshot goes."""
+        return max((int(path.name.partition("-")[0]) for path in self.metadata.glob("*.checkpoint")), default=0)
+
     def batches(self, end_offset: int) -> dict[int, bytes]:
         """The batches of its metadata log below an offset, by base offset."""
         found = {}

@@ -49,6 +49,7 @@ def use(quorum: Members, topic: str) -> None:
 
 def test_our_controller_joins_kafkas_by_their_snapshot_and_becomes_a_voter(quorum: Members, name: str) -> None:
     use(quorum, name)
+    until(lambda: quorum[KAFKA].snapshot_offset > 0, "a snapshot")
     quorum.start(OURS, OTHER_KAFKA)
     until(lambda: quorum.standing().observers == {OURS, OTHER_KAFKA, BROKER}, "it follows")
     assert quorum[OURS].log_start > 0  # what was before came with the snapshot
