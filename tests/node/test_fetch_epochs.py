@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from odradek.core.partition.broker_session import NEVER_MS
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages import FetchResponse
+from odradek.wire.messages import FetchResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from tests.node.inside import Client, connected, fetch_request, new_node, running
 
 
@@ -51,5 +52,35 @@ def test_a_session_tells_the_high_watermark_after_it_told_where_logs_part(tmp_pa
             again.topics[0].partitions[0].last_fetched_epoch = 0
             answer = await client.ask(again, 12, FetchResponse)
             assert answer.responses[0].partitions[0].high_watermark == 10
+
+    asyncio.run(run())
+
+
+def test_a_leader_of_the_past_denies_nothing(tmp_path: Path) -> None:
+    """Who leads now may have what it does not have: a reader that went back for it would process everything again."""
+
+    async def end_of_epoch(client: Client, epoch: int) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+        partition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=[partition])
+        answer = await client.ask(OffsetForLeaderEpochRequest(topics=[topic]), 3, OffsetForLeaderEpochResponse)
+        found: OffsetForLeaderEpochResponse.EpochEndOffset = answer.topics[0].partitions[0]
+        return found
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            assert await client.produce("orders", *[b"x"] * 10) == ErrorCode.NONE
+            node.partitions.by_name["orders"][0].log.epochs.assign(5, 10)
+            session, refused = node.partitions.session, ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await fetched(client, 12, -1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (await fetched(client, 10, 3)).diverging_epoch.end_offset == 10
+            assert (await end_of_epoch(client, 0)).end_offset == 10
+            until_ms, session.certain_until_ms = session.certain_until_ms, NEVER_MS
+            assert (await fetched(client, 12, -1)).error_code == refused
+            assert (await fetched(client, 10, 3)).error_code == refused
+            assert (await end_of_epoch(client, 0)).error_code == refused
+            assert (await fetched(client, 4, 0)).records  # what it has was committed, and it may be read
+            session.certain_until_ms = until_ms
+            assert (await fetched(client, 12, -1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     asyncio.run(run())

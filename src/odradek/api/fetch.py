@@ -223,12 +223,17 @@ class Fetch:
     def _diverging(self, partition: Readable, wanted: FetchRequest.FetchPartition) -> PartitionAnswer | None:
         """Where the reader's log and ours part, when the last epoch that it read ends earlier here."""
         epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
+        if (
+            wanted.fetch_offset >= partition.log_start
+            and epoch >= wanted.last_fetched_epoch
+            and end_offset >= wanted.fetch_offset
+        ):
+            return None
+        partition.check_certain()
         if epoch < 0 or end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
         if wanted.fetch_offset < partition.log_start:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is gone, {partition.log_start} is first")
-        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
-            return None
         answer = empty(partition)
         answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return answer

@@ -30,6 +30,7 @@ def end_of(topic: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartit
         return EpochAnswer(error_code=partitions.why_not(topic, wanted.partition), partition=wanted.partition)
     try:
         check_epoch(partition, wanted.current_leader_epoch)
+        partition.check_certain()
     except Refused as refused:
         return EpochAnswer(error_code=refused.code, partition=wanted.partition)
     epoch, end_offset = partition.epoch_end(wanted.leader_epoch)

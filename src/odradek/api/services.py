@@ -143,6 +143,10 @@ class Readable(Protocol):
         """The aborted transactions of what was read from an offset."""
         ...
 
+    def check_certain(self) -> None:
+        """To be asked before a reader is told that something is not in the log. Refused when this node may have been replaced."""
+        ...
+
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to this one that the log has, and where it ends; (-1, -1) when there is none."""
         ...

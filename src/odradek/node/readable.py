@@ -4,7 +4,8 @@ Leaders are read by everybody; followers by consumers that are near them (KIP-39
 
 Invariants
  1. A reader sees nothing above the high watermark that this replica knows.
- 2. Whatever the disk does, a client sees an error code of the protocol.
+ 2. A node that may have been replaced denies no offset and no epoch: others may have them by now.
+ 3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
 from typing import TYPE_CHECKING
@@ -70,9 +71,15 @@ class Readable:
         except Refused as refused:
             if refused.code == ErrorCode.CORRUPT_MESSAGE:
                 self.host.damaged(self, offset, refused.message)
+            if refused.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.check_certain()
             raise
         finally:
             disk.is_hasty = False
+
+    def check_certain(self) -> None:
+        if not self.host.session.is_certain(self.host.monotonic_ms()):
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} may have more records elsewhere")
 
     def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:
         try:
