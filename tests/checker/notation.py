@@ -4,7 +4,7 @@
                             options: acks=1, attempts=2, tx=1, by=producer, and the word `plain` for one without idempotence
     r assigned 0            by hand, or with group=g gen=1; `?` is an unknown offset; the word `kept`
     r polls a@0 b@1         with pos=2, tx=1, and the word `committed` for its isolation; `polling` before it begins it
-    r revoked | r ended | r moved 7
+    r revoked | r ended | r moved 7 | r denied 7    where it goes on, by itself or because there is nothing where it was
     m commits 5 > ok        of group g; `committing 5`, `heard 5 > ok` apart; tx=1
     w sees 5                what is committed; `asks` before it, apart
     p begins tx=1           p commit tx=1 > ok, p abort tx=1 > ok; `ends tx=1` asks for the commit only
@@ -109,6 +109,8 @@ class Story:
                 return history.MemberEnded(at, client)
             case "moved":
                 return history.Moved(at, client, line.topic, line.partition, line.position(line.first).offset)
+            case "denied":
+                return history.Moved(at, client, line.topic, line.partition, line.position(line.first).offset, "out of range")
             case "begins":
                 return history.TransactionBegun(at, client, line.transaction or 0, "tx", line.options.get("by", client))
             case "knows":

@@ -42,7 +42,7 @@ class Reading:
             case history.MemberEnded():
                 self.positions.pop(event.client, None)
             case history.Moved():
-                self._move(event, Position(event.topic, event.partition, event.offset))
+                self._moved(at, event)
             case Polled():
                 self._polled(at, event)
             case _:
@@ -50,6 +50,15 @@ class Reading:
 
     def _own(self, client: str) -> dict[Partition, int]:
         return self.positions.setdefault(client, {})
+
+    def _moved(self, at: int, event: history.Moved) -> None:
+        partition = event.topic, event.partition
+        here = self._own(event.client).get(partition)
+        is_back = here is not None and UNKNOWN_OFFSET != event.offset < here
+        if is_back and event.why != "seek" and not self.known.losses.count(event.topic, at):
+            sentence = f"{event.client} is told that there is no offset {here} in {name(partition)}, and goes to {event.offset}"
+            self.report.found("denied_position", sentence, self.last[event.client, partition], event)
+        self._move(event, Position(event.topic, event.partition, event.offset))
 
     def _move(self, event: history.AnyEvent, to: Position) -> None:
         partition = to.topic, to.partition

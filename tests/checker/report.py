@@ -28,6 +28,7 @@ RULES: Final = {
     "nonmonotonic_poll": "within an assignment a reader never goes back",
     "skipped_poll": "within an assignment a reader skips nothing that others saw",
     "unseen_record": "a reader does not pass an acknowledged record without seeing it",
+    "denied_position": "who has come to an offset is not told that there is none, so that it would go back",
     "aborted_read": "read_committed never gives a record of an aborted transaction",
     "torn_transaction": "of a transaction all is visible, or nothing",
     "read_above_last_stable_offset": "read_committed never passes a transaction that is still open",

@@ -47,12 +47,20 @@ RIGHT = {
         r polls a@0
         f final a@0 b@1
     """,
+    "back because what was read may be lost": """
+        p send a > 0
+        r assigned 0
+        r polls a@0
+        a allows loss
+        r denied 0
+        f final
+    """,
     "forward because the log was cut off in front": """
         a allows delete
         p send a > 0
         p send b > 1
         r assigned 0
-        r moved 1
+        r denied 1
         r polls b@1
         f final b@1 start=1
     """,
@@ -238,6 +246,17 @@ WRONG = {
         f final a@0 b@2
     """,
         "unseen_record",
+    ),
+    "back by somebody who does not have what was read": (
+        """
+        p send a > 0
+        r assigned 0
+        r polls a@0
+        r denied 0
+        r polls a@0
+        f final a@0
+    """,
+        "denied_position",
     ),
     "past the last of a key of a compacted log": (
         """

@@ -14,6 +14,7 @@ from odradek.core.partition.follower import Action, Follower, Step
 from odradek.core.partition.leader import Leader
 from odradek.core.partition.replica import Replica
 from odradek.log.log import Log
+from odradek.node.readable import Readable
 from odradek.node.replication import Replication, Source
 from odradek.wire.messages import FetchRequest, FetchResponse
 from tests.sim.mutants.mutant import Mutant, Patch
@@ -284,6 +285,11 @@ def woken_leader(patch: Patch) -> None:
     patch.setattr(BrokerSession, "heartbeat_answered", heartbeat_answered)
 
 
+def denied_by_a_leader_of_the_past(patch: Patch) -> None:
+    """A leader that was cut off tells readers what its own log does not have."""
+    patch.setattr(Readable, "check_certain", lambda partition: None)
+
+
 def registration_in_the_image(patch: Patch) -> None:
     """A node takes roles by metadata that is older than its own registration."""
     patch.setattr(BrokerSession, "may_take_roles", lambda session, image_offset: True)
@@ -335,6 +341,7 @@ MUTANTS: Final = (
     Mutant("who left an ISR that is too small may lead when that is empty", eligible_leaders, "processes"),
     Mutant("unless it may have lost its tail", eligible_who_lost_nothing, "power"),
     Mutant("a leader that was paused or cut off fences itself", woken_leader),
+    Mutant("it denies no offset that readers come with", denied_by_a_leader_of_the_past, "links", "processing"),
 )
 
 # Kept by the machine of the partition too, where the model of a single partition finds them; a node has a second guard.
