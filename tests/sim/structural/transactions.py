@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from odradek.core.metadata.image import MetadataImage
 from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.transaction import EPOCH_BUMPED_SINCE, PREPARED, State, TopicIndex, Transaction
 from odradek.log.log import Log
@@ -224,13 +225,12 @@ class TransactionChecks:
 
 
 def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
-    """Who leads by all that anybody knows, where that one has a sound log."""
-    epochs: dict[TopicIndex, int] = {}
-    for node in cluster.living.values():
-        image = getattr(node, "image", None)  # one that has just begun has none
-        for topic in image.topics.values() if image is not None else ():
-            for index, state in topic.partitions.items():
-                epochs[topic.name, index] = max(state.leader_epoch, epochs.get((topic.name, index), UNKNOWN))
+    """Who leads by all that anybody knows, where that one has a sound log. What was deleted nobody leads."""
+    images = [node.image for node in cluster.living.values() if hasattr(node, "image")]  # one that has just begun has none
+    newest = max(images, key=lambda image: image.offset, default=MetadataImage())
+    epochs = {
+        (topic.name, index): state.leader_epoch for topic in newest.topics.values() for index, state in topic.partitions.items()
+    }
     found: dict[TopicIndex, Replica] = {}
     for replica in all_replicas(cluster):
         topic_name, _, number = replica.name.rpartition("-")
