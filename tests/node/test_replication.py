@@ -8,8 +8,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from odradek.core.metadata.brokers import Endpoint
-from odradek.core.partition.fetcher import FetcherSettings
-from odradek.core.partition.follower import Follower
+from odradek.core.partition.fetcher import FetcherSettings, Work
+from odradek.core.partition.follower import Action, Follower
 from odradek.log.log import Log
 from odradek.node.machine import Machine
 from odradek.node.replication import EARLIEST, Replication, Source, begin_within_batch
@@ -77,6 +77,30 @@ def test_a_log_is_not_cut_for_a_leader_that_is_no_longer_followed_when_it_answer
             await until(lambda: sum(isinstance(request, FetchRequest) for request in asked) == 2)
             await source.close()
         assert log.cuts == ([] if is_stopped else [1])
+
+    asyncio.run(story())
+
+
+def test_who_could_not_ask_where_the_log_of_its_leader_begins_asks_again() -> None:
+    """A thread still writes what this node was sent when it led: nothing is cut or begun anew meanwhile."""
+
+    async def story() -> None:
+        follower, log = follower_of(1), CutLog()
+        replication = replication_from(0, {follower: cast("Log", log)})
+        log.is_being_written = True
+
+        async def idle(_: Log) -> None:
+            log.is_being_written = False
+
+        replication.partitions.writing_of = lambda _: SimpleNamespace(idle=idle)  # type: ignore[assignment,method-assign,return-value]
+        source = Source(replication, 9, 0)
+        asked = follower.wanted(1)
+        refused = FetchResponse.PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        step = follower.answered(asked, refused, 0, 1000)
+        assert step.action is Action.ASK_OFFSETS
+        await source._take(Work(follower, step, refused))
+        assert follower.is_ready(0)
+        await source.close()
 
     asyncio.run(story())
 

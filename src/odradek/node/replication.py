@@ -159,6 +159,7 @@ class Source:
         log = replication.logs[follower]
         if log.is_being_written:  # still for the leader that this node was
             await replication.partitions.writing_of(log).idle(log)
+            follower.is_asking = False  # whatever was to be done comes up again
             return
         try:
             match step.action:
@@ -207,7 +208,6 @@ class Source:
             try:
                 answer = await self._ask(request, ListOffsetsResponse)
             except Unreachable:
-                follower.is_asking = False
                 follower.delay(self.replication.now_ms(), self.fetcher.settings.backoff_ms)
                 return Step(Action.NONE)
             found = answer.topics[0].partitions[0]

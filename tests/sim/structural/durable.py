@@ -110,7 +110,11 @@ class DurableChecks:
 
     def _seen_cut(self, member: "SimNode", path: str, base_offset: int, size: int) -> str:
         medium, (folder, log_name) = member.disks.medium, os.path.split(os.path.dirname(path))
-        file, parsed = medium.node(path), parse_folder_name(log_name)
+        parsed = parse_folder_name(log_name)
+        try:
+            file = medium.node(path)
+        except FileNotFoundError:
+            return ""  # the topic is deleted, and its files are elsewhere
         if parsed is None or size >= len(file.content):
             return ""
         synced, offset = recovery_points_on_disk(medium, folder).get(parsed[0], 0), offset_at(file.content, size, base_offset)

@@ -149,7 +149,6 @@ class Follower:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and not self.is_asking:
             self.is_asking = True
             return ASK_OFFSETS
-        self.is_asking = False
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             self.is_failed = True
         else:  # the metadata of one of us is behind, a folder of the leader has failed, or the like: it passes, or is told
@@ -197,6 +196,7 @@ class Follower:
 
     def delay(self, now_ms: int, backoff_ms: int) -> None:
         """Nothing came, or nothing that could be used: tries again, later."""
+        self.is_asking = False
         if now_ms >= self.delayed_until_ms:
             self.delayed_until_ms = now_ms + min(RETRY_MS_MIN << min(self.retries, RETRY_DOUBLINGS_MAX), backoff_ms)
             self.retries += 1
