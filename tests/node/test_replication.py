@@ -1,6 +1,7 @@
 """A fetcher of a follower, against a leader that holds requests back, or has another log."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import AsyncMock
@@ -101,6 +102,40 @@ def test_who_could_not_ask_where_the_log_of_its_leader_begins_asks_again() -> No
         await source._take(Work(follower, step, refused))
         assert follower.is_ready(0)
         await source.close()
+
+    asyncio.run(story())
+
+
+def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_following() -> None:
+    async def story() -> None:
+        follower, log, told = follower_of(1), CutLog(), list[str]()
+        cuts = iter([ValueError("broken")])
+
+        def truncate_to(offset: int, _: int) -> None:
+            for error in cuts:
+                raise error
+            log.cuts.append(offset)
+
+        log.truncate_to = truncate_to  # type: ignore[method-assign]
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(f"{context['exception']}"))
+
+        async def begin_earlier(reader: Reader, writer: Writer) -> None:
+            while frame := await reader.read(4):
+                header, request = decode_request(await reader.readexactly(int.from_bytes(frame, "big")))
+                if isinstance(request, FetchRequest):
+                    request.session_epoch = 0
+                answer = answer_to(request)
+                assert answer is not None
+                writer.writelines(encode_response(answer, header.request_api_version, header.correlation_id))  # type: ignore[arg-type]
+
+        async with other_side(begin_earlier) as port:
+            replication = replication_from(port, {follower: cast("Log", log)})
+            replication.now_ms = lambda: int(time.monotonic() * 1000)
+            source = Source(replication, 9, 0)
+            source.add(follower)
+            await until(lambda: bool(log.cuts))
+            await source.close()
+        assert told == ["broken"]
 
     asyncio.run(story())
 

@@ -125,7 +125,12 @@ class Source:
                 continue
             finally:
                 self.is_under_way = False
-            await self._take_all(response)
+            try:
+                await self._take_all(response)
+            except Exception as error:  # noqa: BLE001 - a fault of ours: it is told, and stops nobody from following
+                what = f"what node {self.leader_id} has sent cannot be taken"
+                self.loop.call_exception_handler({"message": what, "exception": error})
+                self.fetcher.failed(replication.now_ms())
 
     async def _take_all(self, response: FetchResponse) -> None:
         """Whatever it held is let go of afterwards: files of logs that are deleted take room as long as somebody holds them."""
