@@ -114,11 +114,15 @@ class LibraryProducer:
         self._working.cancel()
         await asyncio.wait([self._working])
         for each in self._queue:
-            for number, _, _ in each.left:
-                self._end(number, "refused", error="it was not sent")
+            self._give_up(each)
             self._tasks.start(self._settle(each.deliveries))
         self._queue.clear()
         self._working = self._tasks.start(self._work())
+
+    def _give_up(self, begun: Sending) -> None:
+        for number, _, _ in begun.left:
+            self._end(number, "refused", error="it was not sent")
+        begun.left.clear()
 
     async def _work(self) -> None:
         if not self.started.is_set():
@@ -146,15 +150,20 @@ class LibraryProducer:
                 return
 
     async def _send(self, begun: Sending) -> None:
-        """The next one. When this is cancelled, it was not taken."""
+        """The next one. When this is cancelled, it was not taken. Who hears that there is no such topic sends no more to it: each
+        record would wait as long."""
         number, key, value = begun.left[0]
         try:
             delivery = await self.producer.send(begun.place.topic, value, key=key, partition=begun.place.index)
         except KafkaError as error:
+            begun.left.popleft()
             self._end(number, "refused", error=str(error))  # it was never taken
+            for each in self._queue:
+                if each.place.topic == begun.place.topic:
+                    self._give_up(each)
         else:
+            begun.left.popleft()
             begun.deliveries.append((number, delivery))
-        begun.left.popleft()
 
     async def _settle(self, deliveries: list[tuple[int, Delivery]]) -> None:
         for number, delivery in deliveries:
