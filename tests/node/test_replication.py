@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import AsyncMock
@@ -61,18 +62,13 @@ def test_a_log_is_not_cut_for_a_leader_that_is_no_longer_followed_when_it_answer
         logs = {follower: cast("Log", log)}
         asked: list[Message] = []
 
-        async def begin_earlier(reader: Reader, writer: Writer) -> None:
-            """The leader's log ends at 1, before the follower's."""
-            while frame := await reader.read(4):
-                header, request = decode_request(await reader.readexactly(int.from_bytes(frame, "big")))
-                asked.append(request)
-                if is_stopped and isinstance(request, ListOffsetsRequest):
-                    logs.pop(follower, None)
-                answer = answer_to(request)
-                if answer is not None:
-                    writer.writelines(encode_response(answer, header.request_api_version, header.correlation_id))  # type: ignore[arg-type]
+        def begin_earlier(request: Message) -> Message | None:
+            asked.append(request)
+            if is_stopped and isinstance(request, ListOffsetsRequest):
+                logs.pop(follower, None)
+            return answer_to(request)
 
-        async with other_side(begin_earlier) as port:
+        async with other_side(answering(begin_earlier)) as port:
             source = Source(replication_from(port, logs), 9, 0)
             source.add(follower)
             await until(lambda: sum(isinstance(request, FetchRequest) for request in asked) == 2)
@@ -119,16 +115,14 @@ def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_fo
         log.truncate_to = truncate_to  # type: ignore[method-assign]
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(f"{context['message']}"))
 
-        async def begin_earlier(reader: Reader, writer: Writer) -> None:
-            while frame := await reader.read(4):
-                header, request = decode_request(await reader.readexactly(int.from_bytes(frame, "big")))
-                if isinstance(request, FetchRequest):
-                    request.session_epoch = 0
-                answer = answer_to(request)
-                assert answer is not None
-                writer.writelines(encode_response(answer, header.request_api_version, header.correlation_id))  # type: ignore[arg-type]
+        def begin_earlier(request: Message) -> Message:
+            if isinstance(request, FetchRequest):
+                request.session_epoch = 0  # every fetch is out of range, not the first alone
+            answer = answer_to(request)
+            assert answer is not None
+            return answer
 
-        async with other_side(begin_earlier) as port:
+        async with other_side(answering(begin_earlier)) as port:
             replication = replication_from(port, {follower: cast("Log", log)})
             replication.now_ms = lambda: int(time.monotonic() * 1000)
             source = Source(replication, 9, 0)
@@ -140,8 +134,21 @@ def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_fo
     asyncio.run(story())
 
 
+def answering(answer_to: Callable[[Message], Message | None]) -> Callable[[Reader, Writer], Awaitable[None]]:
+    """A leader that answers each request, or holds it back."""
+
+    async def serve(reader: Reader, writer: Writer) -> None:
+        while frame := await reader.read(4):
+            header, request = decode_request(await reader.readexactly(int.from_bytes(frame, "big")))
+            answer = answer_to(request)
+            if answer is not None:
+                writer.writelines(encode_response(answer, header.request_api_version, header.correlation_id))  # type: ignore[arg-type]
+
+    return serve
+
+
 def answer_to(request: Message) -> Message | None:
-    """The first fetch is out of range; the next is held back."""
+    """The first fetch is out of range; the next is held back. The leader's log ends at 1, before the follower's."""
     if isinstance(request, ListOffsetsRequest):
         found = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=0 if is_earliest(request) else 1)
         return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t1", partitions=[found])])
