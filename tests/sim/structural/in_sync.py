@@ -22,7 +22,7 @@ from odradek.core.partition.replica import TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from tests.sim.structural.findings import Violated, hold
-from tests.sim.structural.replicas import Replica, replicas_of
+from tests.sim.structural.replicas import Replica, newest_image, replicas_of
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 Told = Callable[[Partition], None]
 
 
-def newest_image(cluster: "SimCluster") -> MetadataImage | None:
-    images = [node.image for node in cluster.nodes.values()]
-    return max(images, key=lambda image: image.offset) if images else None
-
-
-def state_for(image: MetadataImage | None, led: Partition) -> State | None:
+def state_for(image: MetadataImage, led: Partition) -> State | None:
     """What an image says of a partition that is led; None when that is another epoch, or older than what the leader knows: who
     has the newest of all may be down."""
-    topic = None if image is None else image.topics_by_id.get(led.topic_id)
+    topic = image.topics_by_id.get(led.topic_id)
     state = None if topic is None else topic.partitions.get(led.index)
     if state is None or state.leader_epoch != led.leader_epoch or state.partition_epoch < led.leader.partition_epoch:
         return None
@@ -128,7 +123,7 @@ class InSyncChecks:
             if other.node is node or other.log.damage is not None:
                 continue
             is_known = other.node.node_id in leader.isr and is_heard(node, partition, other)
-            is_told = other.node.node_id in told and newest is not None and is_in_this_life(newest, other)
+            is_told = other.node.node_id in told and is_in_this_life(newest, other)
             if is_known or is_told:
                 yield other
 
@@ -163,7 +158,7 @@ class InSyncChecks:
         for _, led in all_led(cluster):
             key = (led.topic_id, led.index)
             state = state_for(newest, led)
-            if newest is None or state is None or key in self.forgiven:
+            if state is None or key in self.forgiven:
                 continue
             committed = max((end for epoch, end in self.committed.get(key, {}).items() if epoch <= led.leader_epoch), default=0)
             for other in replicas_of(cluster, key):

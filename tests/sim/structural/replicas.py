@@ -1,8 +1,9 @@
-"""The replicas of all partitions, on all nodes that are alive, as checks see them."""
+"""What all nodes have that are alive, as checks see it: the metadata, and the replicas of all partitions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.core.metadata.image import MetadataImage
 from odradek.core.partition.replica import TopicIdPartition
 from odradek.log.log import Log
 from odradek.node.node import Node
@@ -11,6 +12,12 @@ from tests.log.medium import Medium
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
+
+
+def newest_image(cluster: "SimCluster") -> MetadataImage:
+    """The metadata, as far as anybody who is alive has heard of it."""
+    images = [node.image for node in cluster.living.values() if hasattr(node, "image")]  # one that has just begun has none
+    return max(images, key=lambda image: image.offset, default=MetadataImage())
 
 
 class Replica(NamedTuple):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from odradek.core.metadata.image import MetadataImage
 from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.transaction import EPOCH_BUMPED_SINCE, PREPARED, State, TopicIndex, Transaction
 from odradek.log.log import Log
@@ -31,7 +30,7 @@ from odradek.wire.records import records
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
 from tests.sim.structural.logs import UNKNOWN, Batch, Cursor, batches_below
-from tests.sim.structural.replicas import Replica, all_replicas
+from tests.sim.structural.replicas import Replica, all_replicas, newest_image
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
@@ -226,11 +225,8 @@ class TransactionChecks:
 
 def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
     """Who leads by all that anybody knows, where that one has a sound log. What was deleted nobody leads."""
-    images = [node.image for node in cluster.living.values() if hasattr(node, "image")]  # one that has just begun has none
-    newest = max(images, key=lambda image: image.offset, default=MetadataImage())
-    epochs = {
-        (topic.name, index): state.leader_epoch for topic in newest.topics.values() for index, state in topic.partitions.items()
-    }
+    topics = newest_image(cluster).topics.values()
+    epochs = {(topic.name, index): state.leader_epoch for topic in topics for index, state in topic.partitions.items()}
     found: dict[TopicIndex, Replica] = {}
     for replica in all_replicas(cluster):
         topic_name, _, number = replica.name.rpartition("-")
