@@ -70,11 +70,6 @@ class Shard(Generic[Machine]):
         self.loaded_offset = 0  # where the log ended then
         self.is_closed = False
 
-    @property
-    def is_certain(self) -> bool:
-        host = self.partition.host
-        return host.session.is_certain(host.monotonic_ms())
-
     def now(self) -> Now:
         return Now(self.timers.now_ms(), self.wall_ms())
 
@@ -281,7 +276,7 @@ class Coordinators(ABC, Generic[Hosted]):
         shard = self.find(name)
         if isinstance(shard, ErrorCode):
             return shard
-        if not shard.is_certain:
+        if not shard.partition.is_certain:
             return ErrorCode.NOT_COORDINATOR
         if shard.partition.high_watermark < shard.loaded_offset:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

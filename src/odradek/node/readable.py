@@ -77,8 +77,13 @@ class Readable:
         finally:
             disk.is_hasty = False
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether this node knows that nobody has taken its place."""
+        return self.host.session.is_certain(self.host.monotonic_ms())
+
     def check_certain(self) -> None:
-        if not self.host.session.is_certain(self.host.monotonic_ms()):
+        if not self.is_certain:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} may have more records elsewhere")
 
     def aborted(self, offset: int, found: Slice) -> list[AbortedTransaction]:

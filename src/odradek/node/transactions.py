@@ -69,7 +69,7 @@ class Transactions(Coordinators[TransactionShard]):
     def find(self, name: str) -> TransactionShard | ErrorCode:
         """Who may be the coordinator no longer does not say that a transaction is open: another one may have ended it."""
         shard = super().find(name)
-        return shard if isinstance(shard, ErrorCode) or shard.is_certain else ErrorCode.NOT_COORDINATOR
+        return shard if isinstance(shard, ErrorCode) or shard.partition.is_certain else ErrorCode.NOT_COORDINATOR
 
     def _new_shard(self, partition: Partition) -> TransactionShard:
         coordinator = TransactionCoordinator(self.config, partition.high_watermark)
