@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from odradek.core.metadata.delta import Delta
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
+from odradek.node.partitions import Partitions
 from odradek.node.reserve import RESERVE, SPARE_BYTES_MIN
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
@@ -157,6 +159,62 @@ def test_what_the_reserve_frees_is_the_metadatas_alone(tmp_path: Path) -> None:
     with_node(tmp_path, volume, scenario)
 
 
+def test_nothing_is_compacted_and_no_log_is_made_with_it(tmp_path: Path) -> None:
+    volume = Volume(ROOM_BYTES)
+
+    async def scenario(node: Node, client: Client) -> None:
+        assert not await client.create("latest", cleanup_policy="compact", internal_segment_bytes="1000")
+        for _ in range(10):
+            assert not await client.produce("latest", bytes(500))
+        await until(lambda: node.reserve.is_there)
+        volume.fill()
+        assert await client.create("late") == ErrorCode.NONE
+        assert node.reserve.is_in_use
+        assert [topic_id for topic_id, _ in node.partitions.unmade] == [node.image.topics["late"].id]
+        await compacted(node)
+        assert len(await client.fetch("latest")) == 10
+        volume.give(ROOM_BYTES)
+        await until(lambda: node.reserve.is_there and not node.partitions.unmade)
+        await node.followed()
+        await compacted(node)
+        assert len(await client.fetch("latest")) < 10
+        assert await client.produce("late", b"first") == ErrorCode.NONE
+
+    async def compacted(node: Node) -> None:
+        node.background.clean()
+        await asyncio.gather(*node.background.cleaning.values())
+
+    with_node(tmp_path, volume, scenario)
+
+
+def test_the_next_life_leaves_it_to_the_metadata_before_anything_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the partitions that it follows would have filled the disk again when it serves."""
+    volume = Volume(ROOM_BYTES)
+    full = list[list[str]]()
+    follow = Partitions.follow
+
+    async def look_first(partitions: Partitions, delta: Delta) -> None:
+        full.append([folder.path for folder in partitions.full])
+        await follow(partitions, delta)
+
+    async def use(node: Node, client: Client) -> None:
+        await prepare(client)
+        await until(lambda: node.reserve.is_there)
+        volume.fill()
+        assert await set_retention(client, "things", 1000) == ErrorCode.NONE
+
+    async def look(node: Node, client: Client) -> None:
+        assert node.reserve.is_in_use
+        assert await client.produce("things", b"third") == FULL
+
+    with_node(tmp_path, volume, use)
+    monkeypatch.setattr(Partitions, "follow", look_first)
+    with_node(tmp_path, volume, look)
+    assert full[0] == [str(tmp_path / "data")]
+
+
 def test_without_room_and_reserve_a_change_of_metadata_is_refused_and_later_ones_work(tmp_path: Path) -> None:
     volume = Volume(SPARE_BYTES_MIN)  # never enough for the reserve
 
@@ -186,6 +244,7 @@ def test_a_topic_that_was_created_on_a_full_disk_can_be_used_when_there_is_room(
         assert await client.create("late", partitions=2) in (ErrorCode.NONE, FULL)
         volume.give(ROOM_BYTES)
         await until(lambda: node.reserve.is_there and not node.partitions.unmade)
+        await node.followed()
         for index in range(4):
             assert await client.produce("other-folder", b"here", index=index) == ErrorCode.NONE
 

@@ -16,9 +16,11 @@ from functools import partial
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
+from odradek.log.compaction import Job
 from odradek.log.config import INT64_MAX
 from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
+from odradek.log.names import TopicPartition
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import SPARE_BYTES_MIN, Reserve
 from odradek.node.timers import Timer, Timers
@@ -44,7 +46,6 @@ class Background:
         self.follow = follow
         self.partitions = partitions
         self.reserve = reserve
-        self.reserved = [folder for folder in partitions.folders if folder.path == reserve.folder]
         self.is_making_room = False
         self.config = config
         self.timers = timers
@@ -67,8 +68,6 @@ class Background:
             timers.every(LOOK_INTERVAL_MS, self.look_for_room),
             timers.every(LOOK_INTERVAL_MS, partitions.look_for_failures),
         ]
-        reserve.on_change = self._reserve_changed
-        self._reserve_changed()
         self.look_for_room()
         if config.flag("log.cleaner.enable"):
             self._clean_later()
@@ -100,12 +99,6 @@ class Background:
                 self.follow(self.partitions.take_unmade())
         finally:
             self.is_making_room = False
-
-    def _reserve_changed(self) -> None:
-        for folder in self.reserved:
-            self.partitions.writings[folder].reserve(self.reserve.is_in_use)
-            if self.reserve.is_in_use:
-                self.partitions.filled(folder)
 
     def expire(self) -> None:
         for folder in self.partitions.folders:
@@ -174,7 +167,7 @@ class Background:
 
     async def _compact(self, folder: LogFolder, cleaner: Cleaner) -> None:
         """Compacts the logs of a folder that are worth it, in a process that ends afterwards."""
-        found = cleaner.next_job(self.now_ms())
+        found = self._next_job(folder, cleaner)
         if found is None:
             return
         bytes_per_second = self.config.number("log.cleaner.io.max.bytes.per.second")
@@ -196,7 +189,11 @@ class Background:
                 except (OSError, ProtocolError, BrokenProcessPool) as error:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
-                found = cleaner.next_job(self.now_ms())
+                found = self._next_job(folder, cleaner)
+
+    def _next_job(self, folder: LogFolder, cleaner: Cleaner) -> tuple[TopicPartition, Job] | None:
+        """None too while only the metadata may be written: a compacted copy takes room before it frees any."""
+        return None if self.partitions.writings[folder].is_reserved else cleaner.next_job(self.now_ms())
 
     async def _finish(self, folder: LogFolder, steps: Iterator[Callable[[], None]]) -> None:
         for step in steps:

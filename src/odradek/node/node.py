@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from odradek.api.api_versions import advertised, unsupported
@@ -292,6 +293,7 @@ class Node:
         assert self.session.may_take_roles(self.image.offset + 1)
         await self.partitions.set_strays_aside()
         self.is_following = True
+        self.reserve.watch(partial(self.partitions.reserve, self.reserve.folder))
         self._follow_soon(self.image.changes())
         await self.followed(None)
         lag_ms = self.config.integer("replica.lag.time.max.ms")

@@ -207,15 +207,16 @@ class Partitions:
         return min(self.folders, key=lambda folder: (folder in self.full, len(folder.logs) + len(wanted.get(folder, ()))))
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
+        made: dict[TopicPartition, Log] = {}
         try:
-            made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
+            if not self.writings[folder].is_reserved:
+                made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
         except (DiskFull, DiskFailed) as error:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
                 self.failed(error)
             else:
                 self.filled(folder)
-            made = {}
         if folder in self.folders:
             folder.adopt(made)
         unmade = partitions if folder not in self.folders else partitions.keys() - made.keys()
@@ -440,6 +441,13 @@ class Partitions:
             logger.error("%s is full: others lead its partitions, as far as others have them, until there is room", folder.path)
             self.full[folder] = None
             self.loop.call_soon(self._take_roles_in, folder)
+
+    def reserve(self, path: str, is_reserved: bool) -> None:
+        """Says whether only the metadata may be written to a folder, if that is one of ours."""
+        for folder in [each for each in self.folders if each.path == path]:
+            self.writings[folder].reserve(is_reserved)
+            if is_reserved:
+                self.filled(folder)
 
     def has_room(self, folder: LogFolder) -> None:
         logger.info("%s has room again", folder.path)

@@ -35,7 +35,12 @@ class Reserve:
         found = dict(disk.names(folder)).get(RESERVE)
         self.is_there = found == size  # one that was cut short in a crash keeps no room
         self.is_in_use = found is not None and not self.is_there
-        self.on_change: Callable[[], None] = lambda: None  # told when `is_in_use` has changed
+        self.on_change: Callable[[bool], None] = lambda _: None  # told `is_in_use`
+
+    def watch(self, told: Callable[[bool], None]) -> None:
+        """Tells whether it is in use, now and whenever that changes."""
+        self.on_change = told
+        told(self.is_in_use)
 
     def first(self, work: Callable[[], Result]) -> Result:
         """Does what the metadata needs; when there is no room, with the reserve. DiskFull when that is used up too."""
@@ -57,7 +62,7 @@ class Reserve:
         )
         self.disk.open(self.path).truncate(0)
         self.is_there, self.is_in_use = False, True
-        self.on_change()
+        self.on_change(self.is_in_use)
         return True
 
     def give_if_needed(self) -> None:
@@ -89,4 +94,4 @@ class Reserve:
         if self.is_in_use:
             self.is_in_use = False
             logger.info("%s: there is room again", self.folder)
-            self.on_change()
+            self.on_change(self.is_in_use)
