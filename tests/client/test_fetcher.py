@@ -285,6 +285,27 @@ def test_a_reader_goes_where_the_leader_sends_it_and_back_when_that_refuses() ->
     assert not story.fetcher.failures
 
 
+def test_a_follower_that_is_behind_moves_nobody() -> None:
+    """Of Apache Kafka one says that the logs part where its own ends."""
+    story = Story(17, rack="r")
+    story.produce(0, 3)
+    story.cluster.follower = 2
+    for _ in range(3):
+        story.ask()
+        fetched(story)
+    reading = story.reading(0)
+    assert (reading.offset, reading.source(story.now_s)) == (4, 2)
+    story.ask()
+    (fetch,) = (each for each in story.under_way if each.node == 2)
+    (spot,) = (each for each, asked in fetch.asked.items() if asked.reading is reading)
+    told = FetchResponse.PartitionData(
+        partition_index=spot.partition, diverging_epoch=FetchResponse.EpochEndOffset(epoch=0, end_offset=1)
+    )
+    topic = FetchResponse.FetchableTopicResponse(topic_id=spot.topic_id, partitions=[told])
+    story.fetcher.fetched(fetch, FetchResponse(responses=[topic]), story.now_s)
+    assert (reading.offset, reading.source(story.now_s)) == (4, reading.leader)
+
+
 def test_without_a_policy_a_log_that_was_cut_is_an_error_with_its_place() -> None:
     story = Story(17)
     story.fetcher.taste = Taste(resets_to=None)

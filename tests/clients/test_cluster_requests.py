@@ -167,6 +167,20 @@ def test_a_follower_serves_consumers_and_wakes_them(cluster: Cluster, name: str)
     assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_follower_denies_nothing(cluster: Cluster, name: str) -> None:
+    """It may be behind: a reader that went back for it would read everything again."""
+    topic_id = create(cluster, name, [1, 2, 3])
+    fill(cluster.bootstrap, name, 3)
+    until(lambda: fetched(cluster, 2, fetch_request(topic_id, 0))[0].high_watermark == 3, "the follower knows what is committed")
+    beyond = fetch_request(topic_id, 9)
+    assert fetched(cluster, 1, beyond)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(cluster, 2, beyond)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    beyond.topics[0].partitions[0].last_fetched_epoch = 0
+    assert fetched(cluster, 1, beyond)[0].diverging_epoch.end_offset == 3
+    told = fetched(cluster, 2, beyond)[0]
+    assert (told.error_code, told.diverging_epoch.end_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
 def test_a_real_consumer_reads_from_the_replica_of_its_rack(cluster: Cluster, name: str) -> None:
     topic_id = create(cluster, name, [1, 2, 3])
     sent = fill(cluster.bootstrap, name, 100)

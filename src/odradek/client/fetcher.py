@@ -246,8 +246,7 @@ class Fetcher:
             return
         reading = asked.reading
         known = known_code(code)
-        if reading.replica == asked.node and asked.node != reading.leader:
-            reading.replica = NO_NODE
+        if self._goes_back_to_leader(asked):
             return
         if known is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.reset(reading, known)
@@ -260,6 +259,14 @@ class Fetcher:
         else:
             topic, index = reading.place
             self.failures.append(refused(known, topic=topic, partition=index))
+
+    def _goes_back_to_leader(self, asked: Asked) -> bool:
+        """When a follower has refused, which may be behind."""
+        reading = asked.reading
+        if reading.replica != asked.node or asked.node == reading.leader:
+            return False
+        reading.replica = NO_NODE
+        return True
 
     def _diverged(self, reading: Reading, end_offset: int, epoch: int) -> None:
         """The log was cut below where we are: what was read from there on is no more, and other records are in its place."""
@@ -374,7 +381,8 @@ class Fetcher:
         if told.error_code:
             self.refused(asked, told.error_code, now_s)
         elif told.diverging_epoch.end_offset >= 0:
-            self._diverged(reading, told.diverging_epoch.end_offset, told.diverging_epoch.epoch)
+            if not self._goes_back_to_leader(asked):
+                self._diverged(reading, told.diverging_epoch.end_offset, told.diverging_epoch.epoch)
         elif told.preferred_read_replica >= 0 and not told.records:
             reading.replica, reading.replica_until_s = told.preferred_read_replica, now_s + REPLICA_SECONDS
         else:

@@ -4,7 +4,7 @@ Leaders are read by everybody; followers by consumers that are near them (KIP-39
 
 Invariants
  1. A reader sees nothing above the high watermark that this replica knows.
- 2. A node that may have been replaced denies no offset and no epoch: others may have them by now.
+ 2. A follower, and a leader that may have been replaced, deny no offset and no epoch: others may have them by now.
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
@@ -103,6 +103,9 @@ class FollowedPartition(Readable):
 
     def __init__(self, host: "Partitions", log: Log, follower: Follower) -> None:
         super().__init__(host, log, follower.topic, follower.topic_id, follower.index, follower.leader_epoch)
+
+    def check_certain(self) -> None:
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader of {self} may have more records")
 
     def follower(self, broker_id: int, leader_epoch: int) -> Replica:
         raise Refused(
