@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.core.metadata.delta import Delta
+from odradek.core.metadata.topics import Topic
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
 from odradek.node.partitions import Partitions
@@ -249,6 +250,46 @@ def test_a_topic_that_was_created_on_a_full_disk_can_be_used_when_there_is_room(
             assert await client.produce("other-folder", b"here", index=index) == ErrorCode.NONE
 
     with_node(tmp_path, volume, scenario)
+
+
+def test_a_topic_made_anew_when_there_is_room_again_does_not_get_the_log_of_the_one_before(tmp_path: Path) -> None:
+    """The metadata is ahead of what is made of it: a log is known by its name until then."""
+
+    async def scenario(node: Node, client: Client) -> None:
+        await client.create("things")
+        partitions, gate = node.partitions, asyncio.Event()
+        (folder,) = partitions.folders
+        delete = partitions._delete
+
+        async def delete_slowly(topic: Topic) -> None:
+            await gate.wait()
+            await delete(topic)
+
+        partitions._delete = delete_slowly  # type: ignore[method-assign]
+        partitions.filled(folder)
+        partitions._close(partitions.by_name["things"][0])  # as if another led
+        async with connected(node) as other:
+            changes = [asyncio.create_task(delete_topic(client, "things"))]
+            await until(lambda: "things" not in node.image.topics)
+            changes.append(asyncio.create_task(other.create("things")))
+            await until(lambda: "things" in node.image.topics)
+            after = node.image.topics["things"].id
+            partitions.has_room(folder)
+            await asyncio.sleep(0)
+            led = dict(partitions.by_name["things"])
+            gate.set()
+            assert not led
+            assert await asyncio.gather(*changes) == [ErrorCode.NONE, ErrorCode.NONE]
+        await until(lambda: not partitions.unmade)
+        await node.followed()
+        log = partitions.by_id[after][0].log
+        found = folder.topic_id(log)
+        assert found is not None
+        assert found.bytes == after
+        assert await client.produce("things", b"first") == ErrorCode.NONE
+        assert log.end_offset == 1
+
+    with_node(tmp_path, Volume(ROOM_BYTES), scenario)
 
 
 def test_the_first_group_of_a_full_disk_is_served_when_there_is_room(tmp_path: Path) -> None:

@@ -300,3 +300,18 @@ def test_replicas_of_a_folder_that_was_replaced_are_made_anew_elsewhere(tmp_path
     asyncio.run(again())
     assert (tmp_path / "b" / META_PROPERTIES).exists()
     assert RealDisk().read(str(tmp_path / "b" / META_PROPERTIES)) != RealDisk().read(str(tmp_path / "away" / META_PROPERTIES))
+
+
+def test_a_stop_while_a_log_is_copied_anew_is_not_a_clean_one(tmp_path: Path) -> None:
+    """The next life would tell that it is whole, and might lead with what it has."""
+
+    async def live(*, is_copied: bool) -> list[bool]:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("things")
+            if is_copied:
+                node.partitions.copied_anew[node.image.topics["things"].id, 0] = None
+            return [folder.was_clean for folder in node.partitions.folders]
+
+    asyncio.run(live(is_copied=True))
+    assert asyncio.run(live(is_copied=False)) == [False]
+    assert asyncio.run(live(is_copied=False)) == [True]

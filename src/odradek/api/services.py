@@ -144,8 +144,8 @@ class Readable(Protocol):
         ...
 
     def check_certain(self) -> None:
-        """To be asked before a reader is told that something is not in the log. Refused when others may have it: the leader of what
-        is followed here, or whoever has taken this one's place."""
+        """To be asked before a reader is told that something is not in the log. Refused when others may have it: the leader of
+        what is followed here, or whoever has taken this one's place."""
         ...
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:

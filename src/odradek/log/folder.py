@@ -289,13 +289,14 @@ class LogFolder:
         """Up to where each log has been compacted."""
         return {self._file(CLEANER_OFFSETS): format_offsets(self.clean_offsets)}
 
-    def close(self, now_ms: int, broker_epoch: int = -1) -> None:
-        """Leaves everything synced and the mark of a clean stop, unless a log is damaged: then the next start looks again."""
+    def close(self, now_ms: int, broker_epoch: int = -1, *, is_whole: bool = True) -> None:
+        """Leaves everything synced and the mark of a clean stop, unless a log is damaged or not whole: then the next start looks
+        again, and nobody counts on what is here."""
         try:
             for log in [*self.logs.values(), *self.futures.values()]:
                 log.close(now_ms)
             self.checkpoint()
-            if all(log.damage is None for log in self.logs.values()):
+            if is_whole and all(log.damage is None for log in self.logs.values()):
                 write_clean_shutdown(self.disk, self._file(CLEAN_SHUTDOWN), broker_epoch)
         finally:
             self.lock.release()

@@ -95,7 +95,7 @@ class Background:
             for folder in [each for each in self.partitions.full if not self.partitions.writings[each].is_reserved]:
                 if await self.partitions.work.in_folder(folder, partial(has_room, folder)) and folder in self.partitions.full:
                     self.partitions.has_room(folder)
-            if self.partitions.unmade and not self.reserve.is_in_use:
+            if self.partitions.unmade:
                 self.follow(self.partitions.take_unmade())
         finally:
             self.is_making_room = False

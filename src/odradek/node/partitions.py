@@ -9,15 +9,17 @@ Invariants
  3. A log that may be in a folder that is offline is not made anew in another.
  4. A log that is damaged, or made in place of one whose folder is gone, is neither led nor followed while others have the
     partition too; the controller hears that it is lost. It is copied anew when another leads, and nobody counts on what it has:
-    it is in no ISR, and not eligible.
+    it is in no ISR, and not eligible. A node that stops before it has caught up leaves no mark of a clean stop: in its next life
+    it would count as whole.
  5. While a folder is full, nothing is followed there, and others lead what is in it, where others are in sync. What nobody else
     can lead is tried again with every append.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 from odradek.core.config.topic import TopicConfig
@@ -77,7 +79,7 @@ class Partitions:
         self.loop = asyncio.get_running_loop()
         self.work = DiskWork(folders, self.now_ms, self.failed)
         self.writings = {folder: Writing(folder, machine.seconds) for folder in folders}
-        self.unmade: dict[TopicIdPartition, None] = {}  # partitions to be followed again: there was no room, or they are damaged
+        self.unmade: dict[TopicIdPartition, None] = {}  # to be followed again: there was no room, or they are damaged
         self.copied_anew: dict[TopicIdPartition, None] = {}  # that have not caught up yet
         self.full: dict[LogFolder, None] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
@@ -440,7 +442,7 @@ class Partitions:
         if folder not in self.full:
             logger.error("%s is full: others lead its partitions, as far as others have them, until there is room", folder.path)
             self.full[folder] = None
-            self.loop.call_soon(self._take_roles_in, folder)
+            self.loop.call_soon(self._step_back, folder)
 
     def reserve(self, path: str, is_reserved: bool) -> None:
         """Says whether only the metadata may be written to a folder, if that is one of ours."""
@@ -452,14 +454,22 @@ class Partitions:
     def has_room(self, folder: LogFolder) -> None:
         logger.info("%s has room again", folder.path)
         del self.full[folder]
-        self._take_roles_in(folder)
+        self.unmade |= {(topic.id, index): None for topic, index in self._known_in(folder)}
 
-    def _take_roles_in(self, folder: LogFolder) -> None:
-        for name in list(folder.logs):
+    def _step_back(self, folder: LogFolder) -> None:
+        for key, (follower, _) in list(self.replication.followers.items()):
+            if self.folder_of(self.replication.logs[follower]) is folder:
+                self.replication.stop(key)
+        for topic, index in self._known_in(folder):
+            self._report_directory(topic, index)
+
+    def _known_in(self, folder: LogFolder) -> Iterator[tuple[Topic, int]]:
+        """The partitions whose logs are in a folder, by their names: one may be of a topic that was deleted, and made anew, until
+        the metadata is followed as far."""
+        for name in folder.logs:
             topic = self.image.topics.get(name.topic)
             if topic is not None and name.partition in topic.partitions:
-                self._take_role(topic, name.partition)
-                self._report_directory(topic, name.partition)
+                yield topic, name.partition
 
     # -- folders that fail
 
@@ -512,8 +522,10 @@ class Partitions:
         await self.work.finish()
         failures = []
         for folder in self.folders:
+            is_whole = not any((topic.id, index) in self.copied_anew for topic, index in self._known_in(folder))
+            close = partial(folder.close, self.now_ms(), broker_epoch, is_whole=is_whole)
             try:
-                await self.work.in_folder(folder, lambda folder=folder: folder.close(self.now_ms(), broker_epoch))  # type: ignore[misc]
+                await self.work.in_folder(folder, close)
             except DiskFull:
                 logger.error(
                     "%s: there is no room on the disk to stop cleanly: the next start takes longer, and counts as after a crash",
