@@ -4,16 +4,22 @@ The same on a disk that counts its room, and on a real small one where this mach
 """
 
 import asyncio
+import errno
 import subprocess
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from odradek.core.metadata.delta import Delta
-from odradek.core.metadata.topics import Topic
+from odradek.core.metadata.topics import LOST_DIRECTORY, Topic
+from odradek.log.disk import DiskFull
+from odradek.log.folder import LogFolder
+from odradek.log.log import Log
+from odradek.log.names import TopicPartition
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
 from odradek.node.partitions import Partitions
@@ -160,26 +166,24 @@ def test_what_the_reserve_frees_is_the_metadatas_alone(tmp_path: Path) -> None:
     with_node(tmp_path, volume, scenario)
 
 
-def test_nothing_is_compacted_and_no_log_is_made_with_it(tmp_path: Path) -> None:
+def test_nothing_is_compacted_with_it(tmp_path: Path) -> None:
     volume = Volume(ROOM_BYTES)
 
     async def scenario(node: Node, client: Client) -> None:
+        await prepare(client)
         assert not await client.create("latest", cleanup_policy="compact", internal_segment_bytes="1000")
         for _ in range(10):
             assert not await client.produce("latest", bytes(500))
         await until(lambda: node.reserve.is_there)
         volume.fill()
-        assert await client.create("late") == ErrorCode.NONE
+        assert await set_retention(client, "others", 1000) == ErrorCode.NONE
         assert node.reserve.is_in_use
-        assert [topic_id for topic_id, _ in node.partitions.unmade] == [node.image.topics["late"].id]
         await compacted(node)
         assert len(await client.fetch("latest")) == 10
         volume.give(ROOM_BYTES)
-        await until(lambda: node.reserve.is_there and not node.partitions.unmade)
-        await node.followed()
+        await until(lambda: node.reserve.is_there)
         await compacted(node)
         assert len(await client.fetch("latest")) < 10
-        assert await client.produce("late", b"first") == ErrorCode.NONE
 
     async def compacted(node: Node) -> None:
         node.background.clean()
@@ -248,6 +252,34 @@ def test_a_topic_that_was_created_on_a_full_disk_can_be_used_when_there_is_room(
         await node.followed()
         for index in range(4):
             assert await client.produce("other-folder", b"here", index=index) == ErrorCode.NONE
+
+    with_node(tmp_path, volume, scenario)
+
+
+def test_a_log_that_there_was_no_room_for_has_lost_nothing_when_it_is_made(tmp_path: Path) -> None:
+    """The controller heard meanwhile that it is lost, as of all its replicas: no other one could lead."""
+    volume = Volume(SPARE_BYTES_MIN)
+
+    async def scenario(node: Node, client: Client) -> None:
+        make = LogFolder.make
+
+        def find_no_room(folder: LogFolder, *_: object) -> dict[TopicPartition, Log]:
+            raise DiskFull(errno.ENOSPC, "no room on the disk", folder.path)
+
+        LogFolder.make = find_no_room  # type: ignore[method-assign]
+        try:
+            assert await client.create("things") == ErrorCode.NONE
+            await node.followed()
+        finally:
+            LogFolder.make = make  # type: ignore[method-assign]
+        topic = node.image.topics["things"]
+        assert (topic.id, 0) in node.partitions.unmade
+        state = msgspec.structs.replace(topic.partitions[0], replicas=(1, 2), directories=(LOST_DIRECTORY,) * 2)
+        topic.partitions[0] = state
+        await node.partitions.follow(node.partitions.take_unmade())
+        log = node.partitions.log_of(TopicPartition("things", 0))
+        assert log is not None
+        assert log.damage is None
 
     with_node(tmp_path, volume, scenario)
 

@@ -7,7 +7,7 @@ Invariants
  2. A folder whose disk failed is told to the node once, in a turn of its own; from then on its partitions are in `offline`, and
     nobody leads or follows them here.
  3. A log that may be in a folder that is offline is not made anew in another.
- 4. A log that is damaged, or made in place of one whose folder is gone, is neither led nor followed while others have the
+ 4. A log that is damaged, or made in place of one that was elsewhere, is neither led nor followed while others have the
     partition too; the controller hears that it is lost. It is copied anew when another leads, and nobody counts on what it has:
     it is in no ISR, and not eligible. A node that stops before it has caught up leaves no mark of a clean stop: in its next life
     it would count as whole.
@@ -80,6 +80,7 @@ class Partitions:
         self.work = DiskWork(folders, self.now_ms, self.failed)
         self.writings = {folder: Writing(folder, machine.seconds) for folder in folders}
         self.unmade: dict[TopicIdPartition, None] = {}  # to be followed again: there was no room, or they are damaged
+        self.never_made: dict[TopicIdPartition, None] = {}  # for want of room: such a log has lost nothing
         self.copied_anew: dict[TopicIdPartition, None] = {}  # that have not caught up yet
         self.full: dict[LogFolder, None] = {}
         self.changed: dict[Partition, None] = {}  # whose readers are to be told
@@ -176,8 +177,9 @@ class Partitions:
                 self.offline[topic_id, index] = None
                 continue
             wanted.setdefault(folder, {})[name] = UUID(bytes=topic_id)
-            is_elsewhere = directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, folder.directory_id)
-            if is_elsewhere and len(topic.partitions[index].replicas) > 1:
+            if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, folder.directory_id):
+                self.never_made[topic_id, index] = None
+            elif (topic_id, index) not in self.never_made and len(topic.partitions[index].replicas) > 1:
                 lost.append(name)
         for folder, partitions in wanted.items():
             await self._create(folder, partitions)
@@ -209,20 +211,21 @@ class Partitions:
         return min(self.folders, key=lambda folder: (folder in self.full, len(folder.logs) + len(wanted.get(folder, ()))))
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
-        made: dict[TopicPartition, Log] = {}
         try:
-            if not self.writings[folder].is_reserved:
-                made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
+            made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
         except (DiskFull, DiskFailed) as error:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
                 self.failed(error)
             else:
                 self.filled(folder)
+            made = {}
         if folder in self.folders:
             folder.adopt(made)
         unmade = partitions if folder not in self.folders else partitions.keys() - made.keys()
         self.unmade |= {(partitions[name].bytes, name.partition): None for name in unmade}
+        for name in made:
+            self.never_made.pop((partitions[name].bytes, name.partition), None)
 
     def take_unmade(self) -> Delta:
         """The partitions that are to be followed again."""
@@ -324,8 +327,8 @@ class Partitions:
             partition.close()
         for index in topic.partitions:
             self.replication.stop((topic.id, index))
-            self.offline.pop((topic.id, index), None)
-            self.copied_anew.pop((topic.id, index), None)
+            for kept in (self.offline, self.never_made, self.copied_anew):
+                kept.pop((topic.id, index), None)
         for folder in tuple(self.folders):
             gone = [folder.forget(name) for name in list(folder.logs) if name.topic == topic.name]
             if gone:
