@@ -5,6 +5,7 @@ Invariants
  2. A process that ends by itself, because it could not start or go on, is started again a little later, as a supervisor would do.
 """
 
+import errno
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -107,7 +108,8 @@ class SimNode:
             self._note_unclean(is_sure=node.stopped.done() and node.stopped.result() is not None)
             failure = node.stopped.result() if node.stopped.done() else None
             is_full = isinstance(failure, DiskFull) and self.node is node
-            if is_full or not isinstance(failure, OSError | StartFailed | None):
+            is_missing = isinstance(failure, OSError) and failure.errno == errno.ENOENT  # which no fault of a disk is
+            if is_full or is_missing or not isinstance(failure, OSError | StartFailed | None):
                 self.breakdowns.append(reason)
             logger.warning("node %d ended: %s", self.number, reason)
         except Exception as error:  # noqa: BLE001 - of which there must be none, in a process that lives

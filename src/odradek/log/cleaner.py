@@ -146,6 +146,10 @@ class Cleaner:
             yield self.folder.saving(self.folder.compacted())
         return swapped
 
+    def is_there(self, partition: TopicPartition) -> bool:
+        """Whether the log of a job, and all that it reads of it, is still where the job finds it."""
+        return self._is_current(partition, *self.running[partition])
+
     def _is_current(self, partition: TopicPartition, log: Log, segments: list[Segment]) -> bool:
         return self.folder.logs.get(partition) is log and log.has_closed(segments)
 
@@ -155,7 +159,7 @@ class Cleaner:
         self.set_aside[partition] = reason
 
     def postpone(self, partition: TopicPartition) -> None:
-        """There was no room for the result; the log is as it was."""
+        """There was no room for the result, or what was to be compacted has gone; the log is as it was."""
         self.running.pop(partition, None)
 
     def retry(self, partition: TopicPartition) -> None:

@@ -159,8 +159,8 @@ class LogFolder:
     def _lowered(self, partition: TopicPartition) -> None:
         """A log is about to be cut below what was synced, and perhaps below what was compacted."""
         log, lower = self.logs.get(partition), self.recovery_points()
-        if log is not None and self.clean_offsets.get(partition, 0) > log.recovery_point:
-            self.clean_offsets[partition] = log.recovery_point
+        if log is not None and partition in self.clean_offsets:  # also one that was lowered before, when there was no room for it
+            self.clean_offsets[partition] = min(self.clean_offsets[partition], log.recovery_point)
             lower |= self.compacted()
         with self.saving_lock:
             self.lowerings += 1

@@ -9,6 +9,7 @@ Invariants
  3. A failed append changes nothing: not the file, not the indexes, not what is known of the producer.
  4. Everything below the recovery point has been synced. When the log is cut below it, the lower recovery point is on disk
     before anything new is appended.
+ 5. A cut for which there is no room changes nothing that is known of the log, and can be tried again.
 """
 
 from bisect import bisect_right
@@ -400,26 +401,34 @@ class Log:
         self.is_settled = False
         end_offset = self.segments[keep - 1].next_offset(before=offset)
         self._lower_recovery_point(end_offset)
+        self.epochs.truncate_from_end(end_offset)  # a start that finds the batches still there learns them again
+        try:
+            self._cut(keep, offset, end_offset, now_ms)
+        except DiskFull as error:  # no descriptor was left: it can be neither finished nor undone
+            raise self.disk.fail(error) from error
+        return True
+
+    def _cut(self, keep: int, offset: int, end_offset: int, now_ms: int) -> None:
+        """Needs no room."""
         self._drop_segments(self.segments[: keep - 1 : -1], now_ms)  # the last first: whenever it ends, there is no hole
         del self.segments[keep:], self.bases[keep:]
         self.active.truncate_to(offset)
         self._sync_cut()
         self.end_offset = end_offset
-        self.epochs.truncate_from_end(end_offset)
         self.start_offset = min(self.start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.reload_producers(end_offset, now_ms)
         self.producers.on_high_watermark(self.high_watermark)
-        return True
 
     def reset_to(self, offset: int, now_ms: int) -> None:
         """Throws everything away and begins anew at an offset."""
         self._lower_recovery_point(offset)
-        self._drop_segments(self.segments[::-1], now_ms)
+        self.epochs.clear()
+        dropped = FileState.DELETED  # by a reset that had no room to begin anew
+        self._drop_segments([segment for segment in self.segments[::-1] if segment.state is not dropped], now_ms)
         self.segments = [Segment(self.disk, self.folder, offset, self.config, created_ms=now_ms)]
         self.bases = [offset]
         self._sync_cut()
-        self.epochs.clear()
         self.producers.truncate_fully(offset)
         self.start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = min(self.recovery_point, offset)
@@ -437,11 +446,16 @@ class Log:
         return self.end_offset
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """Before a cut."""
+        """Before a cut, which there is none of when it cannot be noted."""
         self.cuts += 1
-        if offset < self.recovery_point:
+        before = self.recovery_point
+        if offset < before:
             self.recovery_point = offset
-            self.recovery_point_lowered()
+            try:
+                self.recovery_point_lowered()
+            except DiskFull:
+                self.recovery_point = before
+                raise
 
     @property
     def lasting_start(self) -> int:

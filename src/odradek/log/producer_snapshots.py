@@ -144,6 +144,9 @@ class ProducerSnapshots(ABC):
         dropped = f"{self.folder}/{file_name(offset, FileKind.SNAPSHOT, FileState.DELETED)}"
         try:
             self.disk.rename(path, dropped)
+        except DiskFull:
+            self.disk.remove(path)
+            return None
         except FileNotFoundError:
             return None
         disk, name = self.disk, os.path.basename(dropped)

@@ -10,10 +10,11 @@ Invariants
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk, File
+from odradek.log.disk import Disk, DiskFull, File
 from odradek.log.index import RELATIVE_OFFSET_MAX, CorruptIndex, OffsetIndex, TimeIndex
 from odradek.log.names import FileKind, FileState, file_name
 from odradek.log.transaction_index import TransactionIndex
@@ -443,7 +444,8 @@ class Segment:
         position = self.position_of(offset)
         removed = self.size - position
         self._forget_from(offset)
-        self.save_indexes()
+        with suppress(DiskFull):  # they are saved when the segment is closed, and until then not believed by any start
+            self.save_indexes()
         self.cut(position)
         return removed
 
@@ -495,6 +497,10 @@ class Segment:
             old = self.path(kind)
             try:
                 self.disk.rename(old, f"{self.folder}/{file_name(self.base_offset, kind, state)}")
+            except DiskFull:
+                if state is not FileState.DELETED:
+                    raise
+                self.disk.remove(old)  # this makes room, and who reads has it open
             except FileNotFoundError as error:
                 if kind is FileKind.LOG:
                     raise self.disk.fail(error) from error

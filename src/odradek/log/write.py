@@ -7,6 +7,7 @@ the log is, once for every segment.
 Invariants
  1. A log has one write under way at most, and nothing else is appended to it meanwhile.
  2. Until the write is finished the log is what it was: nobody sees what is being written. One that failed has changed nothing.
+ 3. It is written to the file that the log had when it began: by its name, another log's may be found when it was deleted since.
 """
 
 from odradek.log.log import Log
@@ -15,7 +16,7 @@ from odradek.wire.varint import Buffer
 
 
 class Write:
-    __slots__ = ("batches", "data", "log", "now_ms", "segment")
+    __slots__ = ("batches", "data", "file", "log", "now_ms", "segment")
 
     def __init__(self, log: Log, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
         """Batches that `Log.append` or `append_as_follower` left unwritten."""
@@ -25,11 +26,12 @@ class Write:
         self.batches = batches
         self.now_ms = now_ms
         self.segment = log.segment_for(data, batches, now_ms)
+        self.file = self.segment.file
         log.is_being_written = True
 
     def run(self) -> None:
         """DiskFull or DiskFailed when it cannot be written."""
-        self.segment.file.append([self.data])
+        self.file.append([self.data])
 
     def finish(self) -> None:
         """The batches are in the file: now the log has them."""
@@ -38,7 +40,7 @@ class Write:
 
     def take_back(self) -> None:
         """They are in the file, but nobody wants them there any more."""
-        self.segment.file.truncate(self.segment.size)
+        self.file.truncate(self.segment.size)
         self.log.is_being_written = False
 
     def give_up(self) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.delta import Delta
 from odradek.log.cleaner import Cleaner
-from odradek.log.compaction import Job
+from odradek.log.compaction import Job, Outcome
 from odradek.log.config import INT64_MAX
 from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
@@ -178,8 +178,9 @@ class Background:
                 partition, job = found
                 try:
                     run = self.partitions.loop.run_in_executor(process, self.machine.compact, job, bytes_per_second)
-                    outcome = await run
-                    await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
+                    outcome = await self._outcome(cleaner, partition, run)
+                    if outcome is not None:
+                        await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
                 except DiskFull as full:
                     cleaner.postpone(partition)
                     logger.error("%s: compaction has to wait until there is room: %s", folder.path, full)
@@ -190,6 +191,17 @@ class Background:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
                 found = self._next_job(folder, cleaner)
+
+    async def _outcome(self, cleaner: Cleaner, partition: TopicPartition, run: "asyncio.Future[Outcome]") -> Outcome | None:
+        """None when it came to nothing because the log, or a part of it, was deleted meanwhile: neither it nor the disk is at
+        fault, nor is a log that has its name now."""
+        try:
+            return await run
+        except (OSError, ProtocolError):
+            if cleaner.is_there(partition):
+                raise
+            cleaner.postpone(partition)
+            return None
 
     def _next_job(self, folder: LogFolder, cleaner: Cleaner) -> tuple[TopicPartition, Job] | None:
         """None too while only the metadata may be written: a compacted copy takes room before it frees any."""
