@@ -5,9 +5,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from odradek.core.transactions.transaction import State
+from odradek.core.transactions.transaction import State, TopicIndex
+from odradek.node import markers
 from odradek.node.node import Node
+from odradek.node.transactions import TRANSACTION_STATE
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     EndTxnRequest,
@@ -20,6 +23,7 @@ from odradek.wire.messages import (
     ProduceResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    WriteTxnMarkersResponse,
 )
 from odradek.wire.records import Record, build
 from tests.node.inside import NOW_MS, Client, connected, new_node, running, until
@@ -96,6 +100,37 @@ def test_partitions_are_added_to_a_transaction_also_where_none_is_verified(
             producer = await begun(client)
             await give(client, producer)
             assert await end(client, producer) is ErrorCode.NONE
+            await until(lambda: is_complete(node))
+
+    asyncio.run(story())
+
+
+def test_markers_are_written_by_who_leads_again_after_another_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose epoch this node has never heard of, as it follows the metadata late."""
+    known = markers.results_of
+    refused: list[ErrorCode] = []
+
+    def results_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicIndex], ErrorCode]:
+        found = known(response)
+        refused.extend(code for code in found.values() if code)
+        return found
+
+    monkeypatch.setattr(markers, "results_of", results_of)
+
+    async def story() -> None:
+        node = new_node(tmp_path, **SETTINGS)
+        async with running(node), connected(node) as client:
+            assert not await client.create(TOPIC)
+            producer = await begun(client)
+            await send(client, producer)
+            partition, coordinated = node.partitions.by_name[TOPIC][0], node.partitions.by_name[TRANSACTION_STATE][0]
+            partition.log.producers.producers[producer[0]].coordinator_epoch = coordinated.leader_epoch + 1
+            assert await end(client, producer) is ErrorCode.NONE
+            await until(lambda: ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused)
+            state = node.image.topics[TRANSACTION_STATE].partitions[0]
+            coordinated.lead(replace(state, leader_epoch=state.leader_epoch + 2))
             await until(lambda: is_complete(node))
 
     asyncio.run(story())
