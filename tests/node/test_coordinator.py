@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.log.disk import DiskFull
@@ -13,6 +14,7 @@ from odradek.log.log import Log
 from odradek.log.segment import Slice
 from odradek.node import coordinators
 from odradek.node.coordinators import Shard
+from odradek.node.groups import CONSUMER_OFFSETS
 from odradek.node.node import Node
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
 from odradek.wire.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -35,6 +37,37 @@ def test_offsets_are_told_when_all_that_was_loaded_is_committed(tmp_path: Path) 
             shard.loaded_offset = shard.partition.log_end + 1
             assert await error(client, "readers") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             shard.loaded_offset = shard.partition.log_end
+            assert await committed(client, "readers") == [1]
+
+    asyncio.run(story())
+
+
+def test_who_is_the_coordinator_no_longer_by_the_image_tells_nothing(tmp_path: Path) -> None:
+    """Its partitions may be waiting for a slow disk, while another commits offsets."""
+
+    async def story() -> None:
+        node = new_node(tmp_path)
+        async with running(node), connected(node) as client:
+            await prepare(client, "readers")
+            states = node.image.topics[CONSUMER_OFFSETS].partitions
+            led = states[0]
+            states[0] = replace(led, leader=2)
+            assert await error(client, "readers") == ErrorCode.NOT_COORDINATOR
+            states[0] = led
+            assert await committed(client, "readers") == [1]
+
+    asyncio.run(story())
+
+
+def test_the_coordinator_of_a_partition_that_is_closed_tells_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        async with running(node), connected(node) as client:
+            await prepare(client, "readers")
+            (shard,) = node.groups.shards.values()
+            shard.partition.is_closed = True
+            assert await error(client, "readers") == ErrorCode.NOT_COORDINATOR
+            shard.partition.is_closed = False
             assert await committed(client, "readers") == [1]
 
     asyncio.run(story())

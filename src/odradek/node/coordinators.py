@@ -276,9 +276,13 @@ class Coordinators(ABC, Generic[Hosted]):
         return [shard for shard in self.shards.values() if shard.is_loaded]
 
     def find(self, name: str) -> Hosted | ErrorCode:
+        """The image counts, which partitions and coordinators follow later: another may have changed what is known here."""
         topic = self.image.topics.get(self.topic)
-        shard = self.shards.get(partition_of(name, len(topic.partitions))) if topic is not None else None
-        if shard is None:
+        if topic is None:
+            return ErrorCode.NOT_COORDINATOR
+        index = partition_of(name, len(topic.partitions))
+        shard = self.shards.get(index)
+        if shard is None or shard.partition.is_closed or topic.partitions[index].leader != shard.partition.host.node_id:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
