@@ -6,6 +6,7 @@ tells it when its records are committed.
 Invariants
  1. Effects are done in their order, and the coordinator steps again only when all are done.
  2. A partition that is being loaded answers COORDINATOR_LOAD_IN_PROGRESS, one that is not here NOT_COORDINATOR.
+ 3. A partition that cannot be read is loaded when it can be, or by another that leads it then.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from odradek.api.context import Context
 from odradek.core.coordinator.coordinator import Coordinator
@@ -34,9 +35,10 @@ from odradek.core.coordinator.events import (
 )
 from odradek.core.coordinator.partitioning import partition_of
 from odradek.core.metadata.image import MetadataImage
+from odradek.log.disk import DiskFailed
 from odradek.node.partition import Partition
 from odradek.node.timers import Timer, Timers
-from odradek.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from odradek.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatch, check, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.errors import ErrorCode, Refused, UnknownRecord
@@ -45,6 +47,8 @@ from odradek.wire.message import Message
 from odradek.wire.records import Record, build, records
 
 LOAD_BYTES = 1024 * 1024  # read and replayed before others have their turn
+RELOAD_MS = 5_000  # until what could not be loaded is tried again
+LOAD_TIMER: Final[TimerKey] = ("load",)
 
 Machine = TypeVar("Machine", bound=Coordinator)
 
@@ -67,6 +71,7 @@ class Shard(Generic[Machine]):
         self.told = -1  # the high watermark that the coordinator knows
         self.is_stepping = False
         self.is_loaded = False
+        self.next_offset = 0  # the first that is not replayed, until all is loaded
         self.loaded_offset = 0  # where the log ended then
         self.is_closed = False
 
@@ -76,20 +81,19 @@ class Shard(Generic[Machine]):
     # -- loading
 
     async def load(self) -> None:
-        """Replays the partition."""
+        """Replays the partition. What cannot be read is tried again after a while, from there on."""
         partition = self.partition
-        offset, count = partition.log_start, 0
-        while offset < partition.log_end and not self.is_closed:
-            found = await partition.host.work.patiently(
-                partition.log,
-                lambda at=offset: partition.log.read(at, LOAD_BYTES, partition.log_end),  # type: ignore[misc]
-            )
-            data = await partition.host.work.patiently(partition.log, found.read)
-            for position, header in whole_batches(data):
-                count += self._replay(data, position, header)
-                offset = header.next_offset
-            await asyncio.sleep(0)
-        if self.is_closed:
+        self.next_offset = max(self.next_offset, partition.log_start)
+        count = 0
+        try:
+            while self.next_offset < partition.log_end and not self._is_gone():
+                count += await self._load_some()
+        except DiskFailed:
+            raise  # which takes the partition away
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no coordinator without this
+            self._load_later(error)
+            return
+        if self._is_gone():
             return
         if count:
             logger.info("%s: %d records loaded", partition, count)
@@ -98,18 +102,50 @@ class Shard(Generic[Machine]):
         partition.readers[self] = None
         self._tell_committed()
 
+    async def _load_some(self) -> int:
+        """Replays what one read gives, and lets others have their turn."""
+        partition, offset, count = self.partition, self.next_offset, 0
+        found = await partition.host.work.patiently(
+            partition.log, lambda: partition.log.read(offset, LOAD_BYTES, partition.log_end)
+        )
+        data = await partition.host.work.patiently(partition.log, found.read)
+        for position, header in whole_batches(data):
+            check(data, position, header)
+            count += self._replay(data, position, header)
+            self.next_offset = header.next_offset
+        if self.next_offset <= offset:
+            raise CorruptBatch(f"{len(data)} bytes, and no whole batch", f"offset {offset}", 0)
+        await asyncio.sleep(0)
+        return count
+
+    def _is_gone(self) -> bool:
+        """Whether the log may be cut by now: nobody is to load it for this leader."""
+        return self.is_closed or self.partition.is_closed
+
+    def _load_later(self, error: Exception) -> None:
+        partition, offset = self.partition, self.next_offset
+        logger.error("%s: its coordinator cannot be loaded from offset %d on: %s", partition, offset, error)
+        if self._is_gone():
+            return
+        if isinstance(error, CorruptBatch) or (isinstance(error, Refused) and error.code is ErrorCode.CORRUPT_MESSAGE):
+            partition.host.damaged(partition, offset, str(error))
+        self.running[LOAD_TIMER] = self.timers.after(RELOAD_MS, lambda: partition.host.work.spawn(self.load()))
+
     def _replay(self, data: bytes, position: int, header: BatchHeader) -> int:
+        """All of a batch, or nothing where it cannot be understood."""
         if header.is_control:
             for record in records(data, position, header):
                 is_commit = read_end_marker(record)[0] is ControlType.COMMIT
                 self.coordinator.replay_end_of_transaction(record.offset, header.producer_id, is_commit)
             return 1
         producer_id = header.producer_id if header.is_transactional else -1
+        entries = []
         for record in records(data, position, header):
             if record.key is not None:
                 with suppress(UnknownRecord):  # of a later version: it stays in the log
-                    entry = decode_coordinator_record(self.partition.topic, record.key, record.value)
-                    self.coordinator.replay(record.offset, entry.key, entry.value, producer_id)
+                    entries.append((record.offset, decode_coordinator_record(self.partition.topic, record.key, record.value)))
+        for offset, entry in entries:
+            self.coordinator.replay(offset, entry.key, entry.value, producer_id)
         return header.record_count
 
     # -- running
@@ -240,9 +276,13 @@ class Coordinators(ABC, Generic[Hosted]):
         return [shard for shard in self.shards.values() if shard.is_loaded]
 
     def find(self, name: str) -> Hosted | ErrorCode:
+        """The image counts, which partitions and coordinators follow later: another may have changed what is known here."""
         topic = self.image.topics.get(self.topic)
-        shard = self.shards.get(partition_of(name, len(topic.partitions))) if topic is not None else None
-        if shard is None:
+        if topic is None:
+            return ErrorCode.NOT_COORDINATOR
+        index = partition_of(name, len(topic.partitions))
+        shard = self.shards.get(index)
+        if shard is None or shard.partition.is_closed or topic.partitions[index].leader != shard.partition.host.node_id:
             return ErrorCode.NOT_COORDINATOR
         return shard if shard.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -4,8 +4,8 @@ What is for another broker goes in one request, and the next one leaves when tha
 again, at whoever leads the partition then. A partition that is no more needs no marker.
 
 Invariants
- 1. A marker is given up only when its coordinator is closed, or was overtaken by another: TRANSACTION_COORDINATOR_FENCED, or
-    INVALID_PRODUCER_EPOCH.
+ 1. A marker is given up only when its coordinator is closed, or its producer was overtaken: INVALID_PRODUCER_EPOCH. One that was
+    overtaken by another coordinator is closed when this node hears of that; or it leads again by then, in a later epoch.
  2. The coordinator hears once of each partition that is done with.
 """
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 50
 NOBODY: Final = -1
-OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 logger = logging.getLogger("odradek.markers")
 
@@ -37,7 +36,6 @@ class Job(NamedTuple):
 
     shard: Shard[Any]
     markers: Markers
-    coordinator_epoch: int
     place: TopicIndex
 
     @property
@@ -54,8 +52,8 @@ class MarkerSender:
         self.channels: dict[int, Channel] = {}
         self.is_closed = False
 
-    def send(self, shard: Shard[Any], markers: Markers, coordinator_epoch: int) -> None:
-        self._queue(Job(shard, markers, coordinator_epoch, place) for place in sorted(markers.partitions))
+    def send(self, shard: Shard[Any], markers: Markers) -> None:
+        self._queue(Job(shard, markers, place) for place in sorted(markers.partitions))
 
     def _queue(self, jobs: Iterable[Job]) -> None:
         gone: list[Job] = []
@@ -123,7 +121,7 @@ class MarkerSender:
             code = codes.get(job.key, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code is ErrorCode.NONE:
                 written.append(job)
-            elif code in OVERTAKEN:
+            elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 logger.info("%s: the end of a transaction was overtaken: %s", job.shard.partition, code.name)
             else:
                 again.append(job)
@@ -171,7 +169,7 @@ def request_for(jobs: list[Job]) -> WriteTxnMarkersRequest:
                 producer_id=markers.producer_id,
                 producer_epoch=markers.epoch,
                 transaction_result=markers.is_commit,
-                coordinator_epoch=job.coordinator_epoch,
+                coordinator_epoch=job.shard.partition.leader_epoch,
                 transaction_version=markers.version,
             )
         if not marker.topics or marker.topics[-1].name != topic:

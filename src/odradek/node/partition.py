@@ -169,7 +169,7 @@ class Partition(Readable):
     def verify(self, producer_id: int, epoch: int, sequence: int, *, is_adding: bool) -> object:
         """What has to come with the first batch of a transaction, to be asked for before the transaction's coordinator is: no
         batch may overtake it. None when nobody has to be asked. Refused when the producer is fenced."""
-        if not self.log.producers.verifies_transactions:
+        if not is_adding and not self.log.producers.verifies_transactions:
             return None
         return self.log.producers.verify(producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.now_ms())
 

@@ -45,7 +45,7 @@ class TransactionShard(Shard[TransactionCoordinator]):
             case NeedProducerId():
                 self.node.spawn(self._give_id(effect))
             case Markers():  # after the answer, for which a producer waits
-                self.node.loop.call_soon(self.sender.send, self, effect, self.partition.leader_epoch)
+                self.node.loop.call_soon(self.sender.send, self, effect)
             case _:
                 super()._do_own(effect)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from odradek.core.coordinator.events import Now
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.consumer.group import ResolvedRegex
 from odradek.wire.errors import ErrorCode
@@ -89,6 +90,18 @@ def test_new_topics_are_found_but_not_sooner_than_ten_seconds_after_the_last_loo
     settle(a)
     a.beat()
     assert names(a) == ["red", "reddish", "reed"]
+
+
+def test_a_clock_that_was_set_back_keeps_no_regex_from_being_resolved(consumers: Consumers, topics: Topics, host: Host) -> None:
+    a = Consumer(consumers, "a")
+    a.join(regex="re.*")
+    settle(a)
+    host.now = Now(host.now.monotonic_ms, host.now.wall_ms - 86_400_000)
+    topics.make("reddish", 1)
+    settle(a)
+    a.beat()
+    assert names(a) == ["red", "reddish", "reed"]
+    assert consumers.group.regexes["re.*"].timestamp_ms <= host.now.wall_ms
 
 
 def test_a_look_that_finds_the_same_makes_no_new_epoch(consumers: Consumers, host: Host) -> None:

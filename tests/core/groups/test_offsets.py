@@ -5,7 +5,9 @@ import pytest
 from odradek.core.groups.classic.group import State
 from odradek.core.groups.events import TopicsDeleted
 from odradek.core.groups.offsets import Place
+from odradek.wire.batch import NO_PRODUCER_ID
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -211,8 +213,8 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(host: Host, clients: Clients)
     assert clients.fetch(None) == {("t", 1): 2, ("u", 0): 4}
 
 
-def in_transaction(host: Host, producer_id: int, group: str, partition: int, offset: int) -> None:
-    value = OffsetCommitValue(offset=offset, commit_timestamp=WALL_MS)
+def in_transaction(host: Host, producer_id: int, group: str, partition: int, offset: int, topic_id: bytes = NIL_UUID) -> None:
+    value = OffsetCommitValue(offset=offset, commit_timestamp=WALL_MS, topic_id=topic_id)
     key = OffsetCommitKey(group=group, topic="t", partition=partition)
     host.coordinator.replay(host.coordinator.log_end, key, value, producer_id)
     host.commit(host.coordinator.log_end)
@@ -221,6 +223,27 @@ def in_transaction(host: Host, producer_id: int, group: str, partition: int, off
 def end(host: Host, producer_id: int, is_commit: bool) -> None:
     host.coordinator.replay_end_of_transaction(host.coordinator.log_end, producer_id, is_commit)
     host.commit(host.coordinator.log_end)
+
+
+@pytest.mark.parametrize("before", [OLD_ID, NIL_UUID])
+def test_an_open_transaction_keeps_its_offset_of_a_topic_that_was_made_again(host: Host, clients: Clients, before: bytes) -> None:
+    clients.commit({0: 1}, topic_id=before)
+    in_transaction(host, 77, "g", 0, 5, NEW_ID)
+    in_transaction(host, 78, "g", 1, 6, before)
+    host.step(TopicsDeleted({"t": OLD_ID}))
+    for producer_id in (77, 78):
+        end(host, producer_id, True)
+    assert clients.fetch(None) == {("t", 0): 5}
+
+
+def test_an_offset_of_a_topic_that_was_made_again_outlives_an_older_one_in_an_open_transaction(
+    host: Host, clients: Clients
+) -> None:
+    in_transaction(host, 77, "g", 0, 5, OLD_ID)
+    in_transaction(host, NO_PRODUCER_ID, "g", 0, 1, NEW_ID)
+    host.step(TopicsDeleted({"t": OLD_ID}))
+    end(host, 77, True)
+    assert clients.fetch(None) == {("t", 0): 1}
 
 
 @pytest.mark.parametrize(("is_commit", "offset"), [(True, 5), (False, -1)])

@@ -116,6 +116,33 @@ def test_two_who_begin_at_once_get_different_epochs() -> None:
     assert host.answers[second].producer_epoch == 1  # type: ignore[attr-defined]
 
 
+def timed_out(host: Host, producer_id: int = -1, epoch: int = -1) -> None:
+    """One asks to begin, and is told that it took too long; then it is committed all the same."""
+    ticket = host.send_init(producer_id, epoch)
+    host.pass_time(host.config.request_timeout_ms)
+    assert host.answers[ticket].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # type: ignore[attr-defined]
+    host.commit()
+
+
+def test_who_asks_again_after_a_commit_that_took_too_long_is_not_fenced() -> None:
+    host = Host()
+    producer = host.begun()
+    host.is_replicated = True
+    timed_out(host, *producer)
+    host.is_replicated = False
+    assert host.init(*producer) == (NONE, 1001, 1)
+
+
+def test_a_zombie_stays_fenced_when_the_commit_of_its_successor_took_too_long() -> None:
+    host = Host()
+    producer = host.begun()
+    assert host.init(*producer) == (NONE, 1001, 1)
+    host.is_replicated = True
+    timed_out(host)
+    host.is_replicated = False
+    assert host.init(*producer)[0] is FENCED
+
+
 # -- partitions
 
 

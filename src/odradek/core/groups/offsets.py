@@ -178,15 +178,22 @@ class OffsetStore:
         return [*places, *(place for place in self.open_places.get(group_id, ()) if self.newest(place) is None)]
 
     def places_of_topics(self, topics: dict[str, bytes]) -> list[Place]:
-        """The places of deleted topics; a topic that was made again under the name has another id, and keeps its offsets."""
-        found: dict[Place, None] = {}
+        """The places of deleted topics. A topic that was made again under the name has another id, and keeps its offsets: a
+        tombstone would end all that there is of a place."""
+        found: set[Place] = set()
+        kept: set[Place] = set()
+        for place, value in self._values_of(topics):
+            is_deleted = value.topic_id in (NIL_UUID, topics[place.topic])
+            (found if is_deleted else kept).add(place)
+        return sorted(found - kept)
+
+    def _values_of(self, topics: dict[str, bytes]) -> Iterator[tuple[Place, CommittedOffset]]:
+        """The newest of each place of some topics, and those of open transactions."""
         for group_id, group_topics in self.by_group.items():
             for topic in topics.keys() & group_topics.keys():
                 for partition, value in group_topics[topic].items():
-                    if value.topic_id in (NIL_UUID, topics[topic]):
-                        found[Place(group_id, topic, partition)] = None
+                    yield Place(group_id, topic, partition), value
         for offsets in self.transactions.values():
             for place, value in offsets.items():
-                if place.topic in topics and value.topic_id in (NIL_UUID, topics[place.topic]):
-                    found[place] = None
-        return sorted(found)
+                if place.topic in topics:
+                    yield place, value

@@ -69,6 +69,11 @@ class Initialized(Answer):
         self.entries[self.transactional_id].last_epoch = self.last_epoch
         super().committed(turn)
 
+    def failed(self, error: ErrorCode, turn: Turn) -> None:
+        if error is ErrorCode.REQUEST_TIMED_OUT:  # the record is in the log, and may be committed yet
+            self.entries[self.transactional_id].last_epoch = self.last_epoch
+        super().failed(error, turn)
+
 
 def serve(
     coordinator: "TransactionCoordinator", request: Request, turn: Turn, producer_id: int | ErrorCode = NO_PRODUCER_ID

@@ -5,7 +5,7 @@ every now and then. It happens behind the heartbeat that asked for it.
 
 Invariants
  1. An expression that somebody is subscribed to is resolved; one that nobody is subscribed to any more is forgotten.
- 2. Resolving waits REFRESH_INTERVAL_MS_MIN since the last time.
+ 2. Resolving waits REFRESH_INTERVAL_MS_MIN since the last time. A clock that was set back makes nobody wait.
 """
 
 from enum import Enum
@@ -71,13 +71,14 @@ def is_refresh_due(shard: Shard, group: ConsumerGroup, is_unknown: bool, wall_ms
     last = max(group.regexes.values(), key=lambda found: found.timestamp_ms, default=None)
     if last is None:
         return True
-    if wall_ms <= last.timestamp_ms + REFRESH_INTERVAL_MS_MIN:
+    age_ms = wall_ms - last.timestamp_ms
+    if 0 <= age_ms <= REFRESH_INTERVAL_MS_MIN:
         return False
     return (
         is_unknown
         or group.regex_counts.keys() != group.regexes.keys()
         or last.version < shard.topics_version
-        or wall_ms > last.timestamp_ms + shard.config.group_consumer_regex_refresh_interval_ms
+        or not 0 <= age_ms <= shard.config.group_consumer_regex_refresh_interval_ms
     )
 
 

@@ -1,0 +1,136 @@
+"""Transactions on one node: what its partitions and its coordinator have to agree on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from odradek.core.transactions.transaction import State, TopicIndex
+from odradek.node import markers
+from odradek.node.node import Node
+from odradek.node.transactions import TRANSACTION_STATE
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import (
+    EndTxnRequest,
+    EndTxnResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersResponse,
+)
+from odradek.wire.records import Record, build
+from tests.node.inside import NOW_MS, Client, connected, new_node, running, until
+
+NAME, GROUP, TOPIC = "orders", "readers", "things"
+OF_TRANSACTIONS = 1  # a type of coordinator
+SETTINGS = {
+    "transaction_state_log_replication_factor": "1",
+    "transaction_state_log_min_isr": "1",
+    "transaction_state_log_num_partitions": "1",
+}
+
+Producer = tuple[int, int]
+
+
+async def begun(client: Client) -> Producer:
+    for keys, kind in ((NAME, OF_TRANSACTIONS), (GROUP, 0)):
+        await client.ask(FindCoordinatorRequest(coordinator_keys=[keys], key_type=kind), 4, FindCoordinatorResponse)
+    request = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
+    answer = await client.ask(request, 5, InitProducerIdResponse)
+    assert not answer.error_code, ErrorCode(answer.error_code)
+    return answer.producer_id, answer.producer_epoch
+
+
+async def send(client: Client, producer: Producer) -> None:
+    """A first batch, which adds its partition to the transaction."""
+    batch = build(
+        [Record(0, NOW_MS, None, b"a")],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=0,
+        transactional=True,
+    )
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])]
+    request = ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=1000, topic_data=topics)
+    answer = await client.ask(request, 12, ProduceResponse)
+    assert not answer.responses[0].partition_responses[0].error_code
+
+
+async def send_offset(client: Client, producer: Producer) -> None:
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    request = TxnOffsetCommitRequest(
+        transactional_id=NAME,
+        group_id=GROUP,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+    )
+    answer = await client.ask(request, 5, TxnOffsetCommitResponse)
+    assert not answer.topics[0].partitions[0].error_code
+
+
+async def end(client: Client, producer: Producer) -> ErrorCode:
+    request = EndTxnRequest(transactional_id=NAME, producer_id=producer[0], producer_epoch=producer[1], committed=True)
+    return ErrorCode((await client.ask(request, 5, EndTxnResponse)).error_code)
+
+
+def is_complete(node: Node) -> bool:
+    (shard,) = node.transactions.shards.values()
+    return shard.coordinator.entries[NAME].transaction.state is State.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("give", [send, send_offset])
+def test_partitions_are_added_to_a_transaction_also_where_none_is_verified(
+    tmp_path: Path, give: Callable[[Client, Producer], Awaitable[None]]
+) -> None:
+    """Nobody else adds them in version 2: they would never get their end."""
+
+    async def story() -> None:
+        node = new_node(tmp_path, **SETTINGS, transaction_partition_verification_enable="false")
+        async with running(node), connected(node) as client:
+            assert not await client.create(TOPIC)
+            producer = await begun(client)
+            await give(client, producer)
+            assert await end(client, producer) is ErrorCode.NONE
+            await until(lambda: is_complete(node))
+
+    asyncio.run(story())
+
+
+def test_markers_are_written_by_who_leads_again_after_another_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose epoch this node has never heard of, as it follows the metadata late."""
+    known = markers.results_of
+    refused: list[ErrorCode] = []
+
+    def results_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicIndex], ErrorCode]:
+        found = known(response)
+        refused.extend(code for code in found.values() if code)
+        return found
+
+    monkeypatch.setattr(markers, "results_of", results_of)
+
+    async def story() -> None:
+        node = new_node(tmp_path, **SETTINGS)
+        async with running(node), connected(node) as client:
+            assert not await client.create(TOPIC)
+            producer = await begun(client)
+            await send(client, producer)
+            partition, coordinated = node.partitions.by_name[TOPIC][0], node.partitions.by_name[TRANSACTION_STATE][0]
+            partition.log.producers.producers[producer[0]].coordinator_epoch = coordinated.leader_epoch + 1
+            assert await end(client, producer) is ErrorCode.NONE
+            await until(lambda: ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused)
+            state = node.image.topics[TRANSACTION_STATE].partitions[0]
+            coordinated.lead(replace(state, leader_epoch=state.leader_epoch + 2))
+            await until(lambda: is_complete(node))
+
+    asyncio.run(story())
