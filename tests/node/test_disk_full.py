@@ -18,7 +18,6 @@ from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.topics import LOST_DIRECTORY, Topic
 from odradek.log.disk import DiskFull
 from odradek.log.folder import LogFolder
-from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
@@ -261,17 +260,13 @@ def test_a_log_that_there_was_no_room_for_has_lost_nothing_when_it_is_made(tmp_p
     volume = Volume(SPARE_BYTES_MIN)
 
     async def scenario(node: Node, client: Client) -> None:
-        make = LogFolder.make
-
-        def find_no_room(folder: LogFolder, *_: object) -> dict[TopicPartition, Log]:
+        def find_no_room(folder: LogFolder, *_: object) -> None:
             raise DiskFull(errno.ENOSPC, "no room on the disk", folder.path)
 
-        LogFolder.make = find_no_room  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LogFolder, "make", find_no_room)
             assert await client.create("things") == ErrorCode.NONE
             await node.followed()
-        finally:
-            LogFolder.make = make  # type: ignore[method-assign]
         topic = node.image.topics["things"]
         assert (topic.id, 0) in node.partitions.unmade
         state = msgspec.structs.replace(topic.partitions[0], replicas=(1, 2), directories=(LOST_DIRECTORY,) * 2)
