@@ -274,13 +274,42 @@ def test_a_log_that_fails_is_set_aside_with_the_reason_until_a_person_says_so() 
     chosen = of.cleaner.next_job(of.now_ms)
     assert chosen is not None
     of.cleaner.fail(chosen[0], "the CRC at byte 17 is wrong")
-    assert of.cleaner.set_aside == {PARTITION: "the CRC at byte 17 is wrong"}
+    assert of.cleaner.set_aside == {of.log: "the CRC at byte 17 is wrong"}
     write(of, 10)
     of.settle()
     assert next_end(of) is None
     of.cleaner.retry(PARTITION)
     assert of.cleaner.set_aside == {}
     assert next_end(of) == 13
+
+
+def made_anew(of: Compacted) -> None:
+    of.folder.delete(PARTITION, of.now_ms)
+    of.log = of.folder.create(PARTITION, UUID(int=6), of.now_ms)
+
+
+def test_what_has_the_name_of_a_log_that_was_set_aside_is_not() -> None:
+    of = Compacted()
+    write(of, 3)
+    of.settle()
+    chosen = of.cleaner.next_job(of.now_ms)
+    assert chosen is not None
+    of.cleaner.fail(chosen[0], "the CRC at byte 17 is wrong")
+    made_anew(of)
+    write(of, 2)
+    of.settle()
+    assert next_end(of) == 2
+
+
+def test_nor_is_it_when_the_other_fails_as_the_last_thing() -> None:
+    of = Compacted()
+    partition, outcome = started(of)
+    next(of.cleaner.finishing(partition, outcome, of.now_ms))
+    made_anew(of)
+    of.cleaner.fail(partition, "no such file")
+    write(of, 2)
+    of.settle()
+    assert next_end(of) == 2
 
 
 def test_without_room_nothing_is_left_behind_and_it_is_done_later() -> None:
@@ -307,7 +336,7 @@ def test_the_others_go_on() -> None:
     write(of, 3)
     of.settle()
     other = of.folder.create(TopicPartition("mail", 1), UUID(int=8), of.now_ms)
-    of.cleaner.set_aside[PARTITION] = "damaged"
+    of.cleaner.set_aside[of.log] = "damaged"
     fill(other, 3)
     other.roll(of.now_ms)
     other.flush(of.now_ms)

@@ -4,6 +4,7 @@ import threading
 from uuid import UUID
 
 from odradek.log.config import LogConfig
+from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
@@ -167,6 +168,33 @@ def test_appends_go_on_during_a_flush_and_are_not_promised_by_it() -> None:
     log.flush(NOW_MS)
     assert log.recovery_point == 9
     assert not log.flush_due(NOW_MS)
+
+
+def test_a_flush_writes_nothing_into_the_folder_of_the_log_that_has_its_name_by_then() -> None:
+    disk = SimDisk()
+    folder = LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    log = folder.create(TopicPartition("orders", 0), UUID(int=3), NOW_MS)
+    add(log, batch(), epoch=7)
+    flush = log.start_flush()
+    folder.delete(TopicPartition("orders", 0), NOW_MS)
+    new = folder.create(TopicPartition("orders", 0), UUID(int=4), NOW_MS)
+    flush.run()
+    log.finish_flush(flush, NOW_MS)
+    assert LEADER_EPOCHS not in dict(disk.names(new.folder))
+
+
+def test_the_folder_of_a_log_is_not_renamed_while_a_flush_writes_there() -> None:
+    disk = SimDisk()
+    folder = LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    log = folder.create(TopicPartition("orders", 0), UUID(int=3), NOW_MS)
+    add(log, batch(), epoch=7)
+    held: dict[str, bool] = {}
+    disk.faults.on_cost = lambda kind, path, _: held.update({path: log.naming.locked()}) if kind == "rename" else None
+    log.flush(NOW_MS)
+    assert held == {f"{log.folder}/{LEADER_EPOCHS}": True}
+    held.clear()
+    folder.discard([folder.forget(TopicPartition("orders", 0))], NOW_MS)
+    assert held == {f"/disk/data/orders-0.{'0' * 32}-delete": True}
 
 
 def truncated_during_flush() -> Log:

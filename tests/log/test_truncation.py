@@ -47,6 +47,22 @@ def test_what_is_left_is_what_was_there_before_the_rest_came(offset: int) -> Non
     assert written(log) == written(fresh)
 
 
+@pytest.mark.parametrize("offset", [1, 5, 7, 13])
+@pytest.mark.parametrize("ending", ["index", "timeindex"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_index_that_is_rotten_does_not_end_the_cut(offset: int, ending: str, is_gone: bool) -> None:
+    log = long_log()
+    path = f"{log.folder}/{offset // 6 * 6:020}.{ending}"
+    if is_gone:
+        log.disk.remove(path)
+    else:
+        log.disk.open(path).append([b"?"])
+    assert log.truncate_to(offset, NOW_MS)
+    assert known(log) == known(long_log(offset // 2))
+    check_indexes(log)
+    assert add(log, batch(), epoch=7) == Appended(offset // 2 * 2, offset // 2 * 2)
+
+
 @pytest.mark.parametrize("offset", [0, 1, 5, 6, 7, 13, 23])
 def test_what_was_cut_off_does_not_come_back(offset: int) -> None:
     log = long_log()

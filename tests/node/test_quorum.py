@@ -1,6 +1,7 @@
 """The metadata quorum of one voter."""
 
 import asyncio
+import errno
 import json
 from collections.abc import Coroutine
 from pathlib import Path
@@ -13,18 +14,19 @@ from odradek.core.metadata.features import UnsupportedFeature
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
-from odradek.core.raft.effects import InstallSnapshot, QuorumBroken, WriteSnapshot
+from odradek.core.raft.effects import InstallSnapshot, LostLeadership, QuorumBroken, Truncate, WriteSnapshot
 from odradek.core.raft.voters import Voter, VoterSet
-from odradek.log.disk import DiskFailed, RealDisk
+from odradek.log.disk import DiskFailed, DiskFull, RealDisk
 from odradek.log.names import FileKind
 from odradek.node.format import format_folder
 from odradek.node.metadata_log import MetadataLog, MetadataLogConfig, MetadataLost, write_snapshot
 from odradek.node.quorum import Quorum, QuorumError
 from odradek.node.quorum_config import QuorumConfig
+from odradek.node.reserve import Reserve
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import AbortTransactionRecord, BeginTransactionRecord, FeatureLevelRecord, TopicRecord
-from tests.log.disk import SimDisk
+from tests.log.disk import NO_ROOM, SimDisk
 from tests.node.metadata import (
     CLUSTER_ID,
     CONFIG,
@@ -59,6 +61,15 @@ def content(image: MetadataImage) -> list[tuple[Message, int]]:
 
 def topic(number: int) -> tuple[Message, int]:
     return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big")), 0
+
+
+def snapshot_batches() -> list[bytearray]:
+    """What a leader of another epoch sends: one topic."""
+    voters = VoterSet((Voter(NODE, DIRECTORY_ID, ENDPOINTS),))
+    image = MetadataImage()
+    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    image.replay(topic(7)[0])
+    return [*encode_snapshot(snapshot_records(image), epoch=5, now_ms=1, timestamp_ms=1, kraft_version=1, voters=voters)]
 
 
 def test_every_start_begins_a_new_epoch_and_the_vote_is_on_disk() -> None:
@@ -206,6 +217,60 @@ def test_a_snapshot_of_the_leader_for_which_there_is_no_room_ends_nothing(positi
         await asyncio.sleep(0.05)
         assert host.quorum.failure is None
         await create(host, "t")
+
+    run(story())
+
+
+def full_until_the_reserve_is_given(disk: SimDisk, quorum: Quorum, ending: str) -> Reserve:
+    """There is no room for files with this ending in their names."""
+    reserve = quorum.reserve = Reserve(disk, FOLDER, 10_000)
+    assert reserve.make()
+    reserve.made()
+
+    def look(kind: str, path: str, _: int) -> None:
+        if reserve.is_there and kind in ("create", "append") and path.endswith(ending):
+            raise DiskFull(errno.ENOSPC, NO_ROOM, path)
+
+    disk.faults.on_cost = look
+    return reserve
+
+
+def test_a_cut_that_finds_no_room_is_given_the_reserve() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        quorum = (await started(disk, FOLDER)).quorum
+        reserve = full_until_the_reserve_is_given(disk, quorum, "leader-epoch-checkpoint.tmp")
+        quorum._input(lambda _: [LostLeadership(1), Truncate(0)])
+        assert (quorum.failure, quorum.end_offset, reserve.is_in_use) == (None, 0, True)
+
+    run(story())
+
+
+def test_a_log_that_begins_anew_and_finds_no_room_is_given_the_reserve() -> None:
+    disk, snapshot = new_disk(), SnapshotId(1000, 5)
+
+    async def story() -> None:
+        quorum = (await started(disk, FOLDER)).quorum
+        quorum._input(lambda _: [WriteSnapshot(snapshot, 0, b"".join(snapshot_batches()))])
+        reserve = full_until_the_reserve_is_given(disk, quorum, f"{snapshot.offset:020}.log")
+        quorum.machine.installed = lambda *_: []  # type: ignore[method-assign]
+        await quorum._install(snapshot)
+        assert (quorum.failure, quorum.log.start_offset, reserve.is_in_use) == (None, 1000, True)
+        assert list(quorum.image.topics) == ["topic-7"]
+
+    run(story())
+
+
+def test_a_flush_that_finds_no_room_for_an_index_is_given_the_reserve() -> None:
+    disk = new_disk()
+
+    async def story() -> None:
+        quorum = (await started(disk, FOLDER)).quorum
+        reserve = full_until_the_reserve_is_given(disk, quorum, quorum.log.active.time_index.path)
+        quorum.log.roll(quorum.now_ms())
+        await quorum.commit(quorum.append([topic(1)]))
+        assert (quorum.failure, reserve.is_in_use) == (None, True)
 
     run(story())
 
@@ -410,12 +475,7 @@ def test_a_snapshot_that_is_ahead_of_the_log_takes_its_place() -> None:
     async def story() -> None:
         host = await started(disk, FOLDER)
         await host.quorum.close()
-        voters = VoterSet((Voter(NODE, DIRECTORY_ID, ENDPOINTS),))
-        image = MetadataImage()
-        image.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
-        image.replay(topic(7)[0])
-        batches = encode_snapshot(snapshot_records(image), epoch=5, now_ms=1, timestamp_ms=1, kraft_version=1, voters=voters)
-        write_snapshot(disk, LOG, SnapshotId(1000, 5), batches)
+        write_snapshot(disk, LOG, SnapshotId(1000, 5), snapshot_batches())
         again = await started(disk, FOLDER)
         assert (again.quorum.epoch, again.quorum.log.start_offset, list(again.quorum.image.topics)) == (6, 1000, ["topic-7"])
         assert again.quorum.metadata_log.snapshots == [SnapshotId(1000, 5)]  # or the log would never be let go of again

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from odradek.log.compaction import Job, LastBatch, Outcome
 from odradek.log.folder import LogFolder
@@ -49,7 +50,7 @@ class Cleaner:
         self.folder = folder
         self.memory_bytes = memory_bytes
         self.running: dict[TopicPartition, tuple[Log, list[Segment]]] = {}
-        self.set_aside: dict[TopicPartition, str] = {}
+        self.set_aside: WeakKeyDictionary[Log, str] = WeakKeyDictionary()  # not what has the name of one that was deleted
 
     def range_of(self, partition: TopicPartition, now_ms: int) -> Range:
         log = self.folder.logs[partition]
@@ -81,7 +82,7 @@ class Cleaner:
         """The dirtiest log that is worth it; None when none is."""
         best: tuple[float, TopicPartition, Range] | None = None
         for partition, log in self.folder.logs.items():
-            if not log.config.compacts or partition in self.running or partition in self.set_aside or log.damage:
+            if not log.config.compacts or partition in self.running or log in self.set_aside or log.damage:
                 continue
             found = self.range_of(partition, now_ms)
             worth_it = found.ratio > log.config.min_cleanable_dirty_ratio or found.overdue
@@ -122,7 +123,7 @@ class Cleaner:
 
     def finishing(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> Generator[Callable[[], None], None, bool]:
         """The same, step by step: what it yields waits for the disk, and is to be run on any thread before it goes on."""
-        log, segments = self.running.pop(partition)
+        log, segments = self.running[partition]
         by_base = {segment.base_offset: segment for segment in segments}
         points = self.folder.recovery_points()  # above a recovery point, a gap between segments is taken for a loss
         yield self.folder.saving(points)
@@ -139,11 +140,13 @@ class Cleaner:
             elif self.folder.logs.get(partition) is log:
                 new.remove()
             else:
+                self.running.pop(partition)
                 return False  # the folder has another name by now, and goes with all that is in it
             yield partial(log.disk.sync_folder, log.folder)
         if swapped:
             self.folder.clean_offsets[partition] = outcome.end_offset
             yield self.folder.saving(self.folder.compacted())
+        self.running.pop(partition)
         return swapped
 
     def is_there(self, partition: TopicPartition) -> bool:
@@ -155,8 +158,8 @@ class Cleaner:
 
     def fail(self, partition: TopicPartition, reason: str) -> None:
         """The log cannot be cleaned: it is damaged, or the disk is."""
-        self.running.pop(partition, None)
-        self.set_aside[partition] = reason
+        log, _ = self.running.pop(partition)
+        self.set_aside[log] = reason
 
     def postpone(self, partition: TopicPartition) -> None:
         """There was no room for the result, or what was to be compacted has gone; the log is as it was."""
@@ -164,7 +167,7 @@ class Cleaner:
 
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""
-        self.set_aside.pop(partition, None)
+        self.set_aside.pop(self.folder.logs[partition], None)
 
 
 def announce(log: Log, new: Segment) -> None:

@@ -6,7 +6,9 @@ may be called on any thread, while the log goes on.
 Invariant: files are synced before the names in their folder. A new segment that survives a power loss has what stood before it.
 """
 
-from odradek.log.disk import Disk, DiskFull, File, replace_files
+from collections.abc import Callable
+
+from odradek.log.disk import Disk, DiskFull, File
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import TransactionIndex
 
@@ -21,16 +23,19 @@ class Flush:
         files: list[File | TransactionIndex],
         *,
         epochs: dict[str, bytes],
+        replace: Callable[[dict[str, bytes]], None],
         cuts: int,
         new_names: bool,
     ) -> None:
-        """`offset` is what everything below is durable of afterwards, unless the log was cut more often than `cuts` by then."""
+        """`offset` is what everything below is durable of afterwards, unless the log was cut more often than `cuts` by then.
+        `replace` writes small files."""
         self.disk = disk
         self.folder = folder
         self.offset = offset
         self.closed = closed
         self.files = files
         self.epochs = epochs
+        self.replace = replace
         self.cuts = cuts
         self.new_names = new_names
         self.has_epochs = True  # on disk
@@ -39,7 +44,7 @@ class Flush:
         for file in self.files:
             file.sync()
         try:
-            replace_files(self.disk, self.epochs)
+            self.replace(self.epochs)
         except DiskFull:  # what is synced is synced, but a start will still need the batches to know their epochs
             self.has_epochs = False
         if self.new_names:

@@ -199,7 +199,9 @@ class LogFolder:
     def forget(self, partition: TopicPartition) -> Log:
         """Takes a log away at once; `discard` is to follow."""
         self.clean_offsets.pop(partition, None)
-        return self.logs.pop(partition)
+        log = self.logs.pop(partition)
+        log.is_gone = True
+        return log
 
     def topic_id(self, log: Log) -> UUID | None:
         """Of the topic that a log was made for; None where its folder does not say."""
@@ -208,8 +210,8 @@ class LogFolder:
     def set_aside(self, partition: TopicPartition, now_ms: int) -> str:
         """Renames the folder of a log that the cluster does not know, or not here; gives its new name. Whether somebody misses
         it, nobody knows: it stays until a person removes it."""
+        self.logs[partition].close(now_ms)
         log = self.forget(partition)
-        log.close(now_ms)
         name = folder_name(partition, FolderState.STRAY, self.unique_id())
         self.disk.rename(log.folder, self._file(name))
         self.disk.sync_folder(self.path)
@@ -225,13 +227,14 @@ class LogFolder:
             partition, _ = parse_folder_name(os.path.basename(log.folder)) or (None, None)
             assert partition is not None
             path = self._file(folder_name(partition, FolderState.DELETE, self.unique_id()))
-            try:
-                self.disk.rename(log.folder, path)
-            except DiskFull:
-                self.disk.remove_folder(log.folder)  # this makes room, and who reads has its files open
-                continue
-            except FileNotFoundError:  # somebody was faster
-                continue
+            with log.naming:
+                try:
+                    self.disk.rename(log.folder, path)
+                except DiskFull:
+                    self.disk.remove_folder(log.folder)  # this makes room, and who reads has its files open
+                    continue
+                except FileNotFoundError:  # somebody was faster
+                    continue
             self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
         self.disk.sync_folder(self.path)
 

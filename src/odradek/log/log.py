@@ -12,13 +12,14 @@ Invariants
  5. A cut for which there is no room changes nothing that is known of the log, and can be tried again.
 """
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple, TypedDict
 
 from odradek.log.config import INT32_MAX, LogConfig
-from odradek.log.disk import Disk, DiskFull, File
+from odradek.log.disk import Disk, DiskFull, File, replace_files
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.flush import Flush
 from odradek.log.index import RELATIVE_OFFSET_MAX
@@ -109,6 +110,8 @@ class Log:
         self.cuts = 0  # how often it was truncated: a flush that began before knows nothing of what came after
         self.has_rolled = False  # a segment that was closed waits for its sync
         self.has_new_names = True  # so do names in the folder
+        self.is_gone = False  # its folder is about to have another name, or has it, and its own may be another log's by then
+        self.naming = threading.Lock()  # of who gives its folder that name, and of a thread that writes there by the old one
 
     def configure(self, config: LogConfig) -> None:
         """Takes new settings; those of indexes count from the next segment on."""
@@ -565,9 +568,25 @@ class Log:
             files.append(self.active.file)
         offset = self.active.base_offset if closed_only else self.end_offset
         epochs, new_names = self.epochs.unsaved(), self.has_new_names
-        flush = Flush(self.disk, self.folder, offset, closed, files, epochs=epochs, cuts=self.cuts, new_names=new_names)
+        flush = Flush(
+            self.disk,
+            self.folder,
+            offset,
+            closed,
+            files,
+            epochs=epochs,
+            replace=self._replace,
+            cuts=self.cuts,
+            new_names=new_names,
+        )
         self.has_new_names = False
         return flush
+
+    def _replace(self, contents: dict[str, bytes]) -> None:
+        """Writes small files on any thread, unless the log is gone."""
+        with self.naming:
+            if not self.is_gone:
+                replace_files(self.disk, contents)
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
         """Moves the recovery point; below it nobody reads the epochs from the batches any more."""

@@ -456,13 +456,20 @@ class Segment:
 
     def _forget_from(self, offset: int) -> None:
         """What is known of batches beside the file, before those at or past an offset are cut off it."""
-        self.index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        try:
+            self._cut_indexes(offset)
+        except CorruptIndex:
+            self.rebuild_indexes()
+            self._cut_indexes(offset)
         self.transactions.truncate_to(offset)
         self._boundaries.clear()
         self._bytes_since_entry = 0
         self._is_index_full = None
         self._max_timestamp = None
+
+    def _cut_indexes(self, offset: int) -> None:
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
 
     # -- ends of life
 

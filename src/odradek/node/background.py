@@ -178,6 +178,11 @@ class Background:
                 partition, job = found
                 try:
                     run = self.partitions.loop.run_in_executor(process, self.machine.compact, job, bytes_per_second)
+                except BrokenProcessPool as error:  # since the log before this one
+                    cleaner.postpone(partition)
+                    logger.error("%s: compaction has to wait for a new process: %s", folder.path, error)
+                    return
+                try:
                     outcome = await self._outcome(cleaner, partition, run)
                     if outcome is not None:
                         await self._finish(folder, cleaner.finishing(partition, outcome, self.now_ms()))
@@ -190,6 +195,8 @@ class Background:
                 except (OSError, ProtocolError, BrokenProcessPool) as error:
                     cleaner.fail(partition, str(error))
                     logger.error("%s-%d cannot be compacted and is left as it is: %s", *partition, error)
+                    if isinstance(error, BrokenProcessPool):
+                        return  # the others would find the same
                 found = self._next_job(folder, cleaner)
 
     async def _outcome(self, cleaner: Cleaner, partition: TopicPartition, run: "asyncio.Future[Outcome]") -> Outcome | None:

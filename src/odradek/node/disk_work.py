@@ -27,7 +27,6 @@ logger = logging.getLogger("odradek.partitions")
 class DiskWork:
     def __init__(self, folders: list[LogFolder], now_ms: Callable[[], int], failed: Callable[[OSError], None]) -> None:
         """`folders` are those in use; `failed` is told of a disk that is none any more."""
-        self.folders = folders
         self.now_ms = now_ms
         self.failed = failed
         self.loop = asyncio.get_running_loop()
@@ -85,11 +84,13 @@ class DiskWork:
 
     async def _flush(self, log: Log, *, closed_only: bool) -> None:
         try:
+            if log.is_gone:
+                return
             flush = log.start_flush(closed_only=closed_only)
             await self.loop.run_in_executor(None, flush.run)
             log.finish_flush(flush, self.now_ms())
         except FileNotFoundError as error:
-            if any(log in folder.logs.values() for folder in self.folders):  # otherwise it was deleted meanwhile
+            if not log.is_gone:
                 self.failed(log.disk.fail(error))
         except (DiskFull, DiskFailed) as error:
             logger.error("%s cannot be flushed: %s", log.folder, error.strerror or error)

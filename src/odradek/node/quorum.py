@@ -256,7 +256,7 @@ class Quorum:
                 self._with_reserve(partial(self.log.append_as_follower, bytes(records), now_ms=self.now_ms()))
                 self._flush_soon()
             case Truncate(end_offset):
-                self.log.truncate_to(end_offset, self.now_ms())
+                self._with_reserve(partial(self.log.truncate_to, end_offset, self.now_ms()))
                 self._input(partial(self.machine.synced, self.log.end_offset))
             case WriteSnapshot(snapshot, position, data):
                 self._write_part(snapshot, position, bytes(data))
@@ -417,7 +417,7 @@ class Quorum:
         synced = -1
         try:
             while synced < self.log.end_offset:
-                flush, cuts = self.log.start_flush(), self.log.cuts
+                flush, cuts = self._with_reserve(self.log.start_flush), self.log.cuts
                 await loop.run_in_executor(None, flush.run)
                 with suppress(DiskFull):  # of small files, which a start can do without: the records themselves are synced
                     self.log.finish_flush(flush, self.now_ms())
@@ -521,7 +521,7 @@ class Quorum:
             return
         image = MetadataImage()
         self._replay_snapshot(image, snapshot, loaded)
-        self.metadata_log.begin_at(snapshot, self.now_ms())
+        self._with_reserve(partial(self.metadata_log.begin_at, snapshot, self.now_ms()))
         self.image.become(image)
         self.applied_offset = snapshot.offset
         self._input(partial(self.machine.installed, snapshot, loaded.kraft_version, loaded.voters))
