@@ -185,3 +185,18 @@ def test_a_reset_log_begins_anew() -> None:
         "leader-epoch-checkpoint",
     ]
     assert add(log, batch()) == Appended(100, 100)
+
+
+def test_a_transaction_whose_end_is_not_committed_is_not_stable_after_a_cut_either() -> None:
+    """Its end is below the snapshot that what is known of producers is loaded from again, and that does not say so."""
+    log = new_log()
+    add(log, produced(0, 2, transactional=True))
+    end(log, commit=True)
+    log.roll(NOW_MS)
+    fill(log, 3)
+    log.move_high_watermark(2)
+    assert log.last_stable_offset == 0
+    assert log.truncate_to(5, NOW_MS)
+    assert log.last_stable_offset == 0
+    log.move_high_watermark(3)
+    assert log.last_stable_offset == 3

@@ -478,9 +478,11 @@ class Log:
     def reload_producers(self, end_offset: int, now_ms: int) -> None:
         """What is known of producers at an offset: the newest snapshot up to it, and the batches from there."""
         producers, is_known = self.producers, self.producers.map_end_offset == end_offset
+        completed = {first: marker for first, marker in producers.unreplicated.items() if marker < end_offset}
         producers.truncate_and_reload(self.start_offset, end_offset, now_ms)
         from_offset = producers.map_end_offset if is_known or producers.snapshots else 0  # also below the start: it may be open
         replay(producers, self.batches(max(from_offset, self.bases[0]), end_offset))
+        producers.keep_completed(completed)
         producers.map_end_offset = end_offset
 
     # -- deleting

@@ -14,6 +14,7 @@ Invariants
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.log.disk import Disk
@@ -270,6 +271,12 @@ class ProducerState(ProducerSnapshots):
         del self.ongoing[completed.first_offset]
         assert not self.unreplicated or self.unreplicated[next(reversed(self.unreplicated))] < completed.last_offset
         self.unreplicated[completed.first_offset] = completed.last_offset
+
+    def keep_completed(self, completed: dict[int, int]) -> None:
+        """Of transactions that were decided before a reload, first offsets and offsets of the markers: no snapshot has them."""
+        found = completed | self.unreplicated
+        self.unreplicated = OrderedDict(sorted(found.items(), key=itemgetter(1)))
+        self._forget_completed(0)
 
     # -- as time goes by
 
