@@ -69,6 +69,10 @@ class InSyncChecks:
     def forgive(self, key: TopicIdPartition) -> None:
         self.forgiven[key] = None
 
+    def committed_to(self, key: TopicIdPartition) -> int:
+        """As far as any leader has known: the next one, and its followers, may go back a little with what they know."""
+        return max(self.committed.get(key, {}).values(), default=0)
+
     # -- in the moment
 
     def watch(self, cluster: "SimCluster") -> None:
@@ -104,10 +108,10 @@ class InSyncChecks:
             len(leader.isr) >= minimum, f"{partition} is committed up to {offset} with {leader.isr} in sync, and {minimum} needed"
         )
         self.moves += 1
-        if key in self.forgiven:
-            return
         by_epoch = self.committed.setdefault(key, {})
         by_epoch[leader.epoch] = max(by_epoch.get(leader.epoch, 0), offset)
+        if key in self.forgiven:
+            return
         for other in self._in_sync(cluster, node, partition):
             moves = f"{partition} is committed up to {offset} in leader epoch {leader.epoch}"
             hold(other.leader_epoch >= leader.epoch, f"{moves}, and {other.who}, in sync, is in {other.leader_epoch}")

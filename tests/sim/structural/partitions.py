@@ -37,7 +37,7 @@ class PartitionChecks:
         self.committed: dict[TopicIdPartition, Committed] = {}
         self.behind_ms = 0  # what any clock was, at most
         self.in_sync = InSyncChecks()
-        self.transactions = TransactionChecks()
+        self.transactions = TransactionChecks(self.in_sync.committed_to)
 
     def elected_uncleanly(self, key: TopicIdPartition) -> None:
         """By the metadata: what was committed may be lost."""

@@ -7,16 +7,19 @@ Invariants that are checked
  3. A log has nothing of an epoch that had ended there, and an end of version 2 once from each coordinator.
  4. A transaction that is open in a log is open at its coordinator, with that partition.
  5. No log is stable past the first transaction that is open in it. One whose end was there when the log was opened, and is not
-    committed, may be read already, as in Kafka: the end is decided, and comes again where it is lost.
+    committed, may be read already, as in Kafka: the end is decided, and comes again where it is lost. So may one whose end was
+    committed by a leader whose followers had not heard of that.
  6. Whoever reads a batch of an aborted transaction hears of that.
  7. No partition has the end of a transaction from a coordinator by whose log it is not decided for good.
 """
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from odradek.core.partition.replica import TopicIdPartition
 from odradek.core.transactions.coordinator import TransactionCoordinator
 from odradek.core.transactions.transaction import EPOCH_BUMPED_SINCE, PREPARED, State, TopicIndex, Transaction
 from odradek.log.log import Log
@@ -51,7 +54,9 @@ class History(msgspec.Struct):
 
 
 class TransactionChecks:
-    def __init__(self) -> None:
+    def __init__(self, committed_to: Callable[[TopicIdPartition], int] = lambda _: 0) -> None:
+        """`committed_to` tells how much of a partition any leader has known to be committed."""
+        self.committed_to = committed_to
         self.histories: dict[TopicIndex, History] = {}
         self.states: dict[str, Transaction] = {}  # by transactional id, as committed
         self.names: dict[int, str] = {}  # by producer id
@@ -162,21 +167,21 @@ class TransactionChecks:
             self.opened.setdefault(replica.log, replica.log.end_offset)
         for place, replica in leaders.items():
             log = replica.log
-            first = self._first_open(place, log)
+            first = self._first_open(place, replica)
             stable = log.last_stable_offset
             if first is not None and not log.config.compacts and first >= log.start_offset:
                 hold(stable <= first, f"{replica.name} is stable up to {stable} on {replica.who}, and open from {first} on")
             for first_offset, producer_id in log.producers.ongoing.items():
                 self._check_open(replica, place, first_offset, producer_id, leaders)
 
-    def _first_open(self, place: TopicIndex, log: Log) -> int | None:
+    def _first_open(self, place: TopicIndex, replica: Replica) -> int | None:
+        log = replica.log
         opened = self.histories[place].open if place in self.histories else {}
         if not opened or log.last_stable_offset <= min(opened.values()):
             return min(opened.values(), default=None)
+        seen = max(self.opened[log], self.committed_to(replica.key))
         ended = {
-            header.producer_id
-            for _, _, header in log.batches(log.high_watermark, min(self.opened[log], log.end_offset))
-            if header.is_control
+            header.producer_id for _, _, header in log.batches(log.high_watermark, min(seen, log.end_offset)) if header.is_control
         }
         return min((first for producer, first in opened.items() if producer not in ended), default=None)
 
