@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,10 +12,13 @@ from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import MetadataRequest, MetadataResponse
 from tests.checker.check import check
 from tests.checker.history import CommitEnded, FinalRead, History, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
+from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
+from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
 from tests.sim.clients.fetcher import Taste
 from tests.sim.clients.member import Member, Terms
@@ -23,6 +26,8 @@ from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
+from tests.sim.clients.view import View
+from tests.sim.clients.voters import Voters
 from tests.sim.workloads.finishing import End
 from tests.sim.workloads.plan import Plan
 from tests.sim.workloads.profile import PROFILES
@@ -188,3 +193,20 @@ def test_a_member_whose_life_is_over_does_not_begin_another_when_it_falls_out_of
         assert member.is_fenced
 
     asyncio.run(fall_out())
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda program: Administrator(program).elect(Place("orders", 0)), lambda program: Voters(program)._voters()]
+)
+def test_who_is_told_of_no_broker_asks_again_later(
+    ask: Callable[[Program], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell_none(_view: View, _request: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse()
+
+    async def main() -> None:
+        monkeypatch.setattr(View, "_ask_any", tell_none)
+        with pytest.raises(Lost, match="no broker is let into the cluster yet"):
+            await ask(Program("somebody", Machine(), [], History(), random.Random(0)))
+
+    asyncio.run(main())

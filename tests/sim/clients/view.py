@@ -162,6 +162,14 @@ class View:
             self.brokers[each.node_id] = (each.host, each.port)
         known.leader, known.epoch = current.leader_id, current.leader_epoch
 
+    async def any_broker(self) -> int:
+        """Lost when none is told."""
+        if not self.brokers:
+            await self.refresh()
+        if not self.brokers:
+            raise Lost("no broker is let into the cluster yet")
+        return self.program.chance.choice(sorted(self.brokers))
+
     async def led(self, place: Place) -> Led:
         """Who leads a partition, as far as is known. Lost when nobody is."""
         is_stale = self.program.loop.time() - self._refreshed_s > STALE_SECONDS
@@ -188,12 +196,7 @@ class View:
     async def coordinator(self, group: str, key_type: int = OF_A_GROUP) -> int:
         """The node of the coordinator of a group, or of a transactional id. Lost when nobody says."""
         if group not in self.coordinators:
-            if not self.brokers:
-                await self.refresh()
-            if not self.brokers:
-                raise Lost("no broker is let into the cluster yet")
-            node = self.program.chance.choice(sorted(self.brokers))
-            connection = await self.connection(node, "metadata")
+            connection = await self.connection(await self.any_broker(), "metadata")
             version = self.version(FindCoordinatorRequest, connection)
             request = FindCoordinatorRequest(key=group, key_type=key_type)
             if version >= FIRST_MANY_KEYS:
