@@ -12,7 +12,7 @@ from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages import MetadataRequest, MetadataResponse
+from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 from tests.checker.check import check
 from tests.checker.history import CommitEnded, FinalRead, History, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
@@ -20,7 +20,7 @@ from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
-from tests.sim.clients.fetcher import Taste
+from tests.sim.clients.fetcher import Fetcher, Taste
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.producer import Manner, Producer
@@ -208,5 +208,22 @@ def test_who_is_told_of_no_broker_asks_again_later(
         monkeypatch.setattr(View, "_ask_any", tell_none)
         with pytest.raises(Lost, match="no broker is let into the cluster yet"):
             await ask(Program("somebody", Machine(), [], History(), random.Random(0)))
+
+    asyncio.run(main())
+
+
+def test_a_reader_asks_the_leader_when_a_follower_says_that_their_logs_part() -> None:
+    async def main() -> None:
+        program = Program("reader", Machine(), [], History(), random.Random(0))
+        fetcher, place = Fetcher(program, View(program), Taste(sends_last_epoch=True)), Place("orders", 0)
+        parting = FetchResponse.EpochEndOffset(epoch=1, end_offset=3)
+        told = FetchResponse.PartitionData(partition_index=0, diverging_epoch=parting)
+        answer = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="orders", partitions=[told])])
+        fetcher.begin(place, 5, 2)
+        fetcher.positions[place].replica = 2
+        for offset, last_epoch in ((5, 2), (3, 1)):  # of the follower, and then of the leader
+            fetcher._take(answer, dict(fetcher.positions), Polled(0, "reader"))
+            position = fetcher.positions[place]
+            assert (position.offset, position.last_epoch, position.replica) == (offset, last_epoch, -1)
 
     asyncio.run(main())
