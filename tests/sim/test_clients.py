@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.checker.history import CommitEnded, FinalRead, History, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
 from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
+from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
 from tests.sim.clients.fetcher import Fetcher, Taste
@@ -26,7 +28,7 @@ from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
-from tests.sim.clients.view import View
+from tests.sim.clients.view import Topic, View
 from tests.sim.clients.voters import Voters
 from tests.sim.workloads.finishing import End
 from tests.sim.workloads.plan import Plan
@@ -225,5 +227,54 @@ def test_a_reader_asks_the_leader_when_a_follower_says_that_their_logs_part() ->
             fetcher._take(answer, dict(fetcher.positions), Polled(0, "reader"))
             position = fetcher.positions[place]
             assert (position.offset, position.last_epoch, position.replica) == (offset, last_epoch, -1)
+
+    asyncio.run(main())
+
+
+def test_an_answer_is_for_the_topics_that_were_asked_for_though_they_are_forgotten_since(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            program, who, place = here.program("member"), Identity("group"), Place("orders", 1)
+            view = View(program)
+            await until_told(view)
+            connection = await view.connection(await view.coordinator("group"), "group group")
+            ask = connection.ask
+
+            async def ask_and_forget(*arguments: Any) -> Any:
+                view.topics.clear()
+                return await ask(*arguments)
+
+            connection.ask = ask_and_forget  # type: ignore[method-assign, assignment]
+            assert await commit(program, view, who, {place: Committed(5, -1)}) == ErrorCode.NONE
+            await view.refresh(["orders"])
+            assert await committed(program, view, who, [place]) == {place: Committed(5, -1)}
+            assert await commit(program, view, who, {place: Committed(6, -1)}) == ErrorCode.NETWORK_EXCEPTION
+            with pytest.raises(Lost, match="are not all known"):
+                await committed(program, view, who, [place])
+            view.close()
+
+    async def until_told(view: View) -> None:
+        """Until there is a coordinator."""
+        async with asyncio.timeout(20):
+            await view.refresh(["orders"])
+            while "group" not in view.coordinators:
+                with suppress(Lost):
+                    await view.coordinator("group")
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_a_member_says_what_it_has_though_its_view_has_forgotten_the_topic() -> None:
+    async def main() -> None:
+        program = Program("member", Machine(), [], History(), random.Random(0))
+        member = ModernMember(program, Taste(), Terms("group", ("orders",)))
+        member.view.topics["orders"] = Topic(b"i" * 16, {})
+        member.fetcher.begin(Place("orders", 0), 0)
+        member.target = [(b"i" * 16, 0)]
+        assert not await member._reconcile()
+        member.view.topics.clear()
+        (told,) = member._request().topic_partitions or []
+        assert (told.topic_id, told.partitions) == (b"i" * 16, [0])
 
     asyncio.run(main())

@@ -188,6 +188,13 @@ class View:
     def topic_id(self, name: str) -> bytes:
         return self.topics[name].id if name in self.topics else NIL_UUID
 
+    def topic_ids(self, names: Iterable[str], *, is_told: bool) -> dict[str, bytes]:
+        """As they are known now: when an answer comes they may not be. Lost when a request tells ids, and one is not known."""
+        found = {name: self.topic_id(name) for name in names}
+        if is_told and NIL_UUID in found.values():
+            raise Lost(f"the ids of {sorted(found)} are not all known")
+        return found
+
     def topic_name(self, topic_id: bytes) -> str:
         return next((name for name, topic in self.topics.items() if topic.id == topic_id), "")
 
