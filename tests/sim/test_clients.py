@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,23 @@ from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 from tests.checker.check import check
 from tests.checker.history import CommitEnded, FinalRead, History, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
+from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
+from tests.sim.clients.commits import Committed, Identity, commit, committed
+from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
-from tests.sim.clients.fetcher import Taste
+from tests.sim.clients.fetcher import Fetcher, Taste
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
+from tests.sim.clients.view import Topic, View
+from tests.sim.clients.voters import Voters
 from tests.sim.workloads.finishing import End
 from tests.sim.workloads.plan import Plan
 from tests.sim.workloads.profile import PROFILES
@@ -188,3 +195,86 @@ def test_a_member_whose_life_is_over_does_not_begin_another_when_it_falls_out_of
         assert member.is_fenced
 
     asyncio.run(fall_out())
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda program: Administrator(program).elect(Place("orders", 0)), lambda program: Voters(program)._voters()]
+)
+def test_who_is_told_of_no_broker_asks_again_later(
+    ask: Callable[[Program], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell_none(_view: View, _request: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse()
+
+    async def main() -> None:
+        monkeypatch.setattr(View, "_ask_any", tell_none)
+        with pytest.raises(Lost, match="no broker is let into the cluster yet"):
+            await ask(Program("somebody", Machine(), [], History(), random.Random(0)))
+
+    asyncio.run(main())
+
+
+def test_a_reader_asks_the_leader_when_a_follower_says_that_their_logs_part() -> None:
+    async def main() -> None:
+        program = Program("reader", Machine(), [], History(), random.Random(0))
+        fetcher, place = Fetcher(program, View(program), Taste(sends_last_epoch=True)), Place("orders", 0)
+        parting = FetchResponse.EpochEndOffset(epoch=1, end_offset=3)
+        told = FetchResponse.PartitionData(partition_index=0, diverging_epoch=parting)
+        answer = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="orders", partitions=[told])])
+        fetcher.begin(place, 5, 2)
+        fetcher.positions[place].replica = 2
+        for offset, last_epoch in ((5, 2), (3, 1)):  # of the follower, and then of the leader
+            fetcher._take(answer, dict(fetcher.positions), Polled(0, "reader"))
+            position = fetcher.positions[place]
+            assert (position.offset, position.last_epoch, position.replica) == (offset, last_epoch, -1)
+
+    asyncio.run(main())
+
+
+def test_an_answer_is_for_the_topics_that_were_asked_for_though_they_are_forgotten_since(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with scene(tmp_path) as here:
+            program, who, place = here.program("member"), Identity("group"), Place("orders", 1)
+            view = View(program)
+            await until_told(view)
+            connection = await view.connection(await view.coordinator("group"), "group group")
+            ask = connection.ask
+
+            async def ask_and_forget(*arguments: Any) -> Any:
+                view.topics.clear()
+                return await ask(*arguments)
+
+            connection.ask = ask_and_forget  # type: ignore[method-assign, assignment]
+            assert await commit(program, view, who, {place: Committed(5, -1)}) == ErrorCode.NONE
+            await view.refresh(["orders"])
+            assert await committed(program, view, who, [place]) == {place: Committed(5, -1)}
+            assert await commit(program, view, who, {place: Committed(6, -1)}) == ErrorCode.NETWORK_EXCEPTION
+            with pytest.raises(Lost, match="are not all known"):
+                await committed(program, view, who, [place])
+            view.close()
+
+    async def until_told(view: View) -> None:
+        """Until there is a coordinator."""
+        async with asyncio.timeout(20):
+            await view.refresh(["orders"])
+            while "group" not in view.coordinators:
+                with suppress(Lost):
+                    await view.coordinator("group")
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_a_member_says_what_it_has_though_its_view_has_forgotten_the_topic() -> None:
+    async def main() -> None:
+        program = Program("member", Machine(), [], History(), random.Random(0))
+        member = ModernMember(program, Taste(), Terms("group", ("orders",)))
+        member.view.topics["orders"] = Topic(b"i" * 16, {})
+        member.fetcher.begin(Place("orders", 0), 0)
+        member.target = [(b"i" * 16, 0)]
+        assert not await member._reconcile()
+        member.view.topics.clear()
+        (told,) = member._request().topic_partitions or []
+        assert (told.topic_id, told.partitions) == (b"i" * 16, [0])
+
+    asyncio.run(main())

@@ -124,6 +124,29 @@ def test_unless_the_image_of_the_leader_has_it_out_of_sync_and_its_partition_is_
     stage.structure.partitions.check_in_sync(stage.cluster)
 
 
+def test_nor_is_who_copies_its_log_anew_held_against_a_leader_that_has_not_heard_of_it(stage: Stage) -> None:
+    image = stage.node.image
+    for node in stage.cluster.nodes.values():
+        if node is not stage.node:
+            states = node.image.topics[TOPIC].partitions
+            isr = tuple(broker for broker in states[0].isr if broker != stage.follower.node_id)
+            states[0] = msgspec.structs.replace(states[0], isr=isr, partition_epoch=states[0].partition_epoch + 1)
+            node.image.offset += 1
+    assert stage.follower.node_id in image.topics[TOPIC].partitions[0].isr
+    stage.log.end_offset = 1
+    stage.follower.partitions.copied_anew[stage.partition.topic_id, 0] = None
+    stage.structure.partitions.check_in_sync(stage.cluster)
+    stage.structure.partitions.in_sync.check(stage.cluster)
+    stage.commit()
+
+
+def test_but_it_is_where_the_metadata_has_it_in_sync(stage: Stage) -> None:
+    stage.log.end_offset = 1
+    stage.follower.partitions.copied_anew[stage.partition.topic_id, 0] = None
+    with pytest.raises(Violated, match=r"in leader epoch 0, and ends at 1 on node ., in sync"):
+        stage.commit()
+
+
 def test_a_cut_that_cuts_nothing_is_found(stage: Stage) -> None:
     parting = stage.structure.parting
     source = next(iter(stage.follower.partitions.replication.sources.values()))

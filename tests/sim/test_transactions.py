@@ -3,11 +3,14 @@
 import pytest
 
 from odradek.core.transactions.transaction import State, Transaction
+from odradek.log.names import FileKind
 from odradek.wire.batch import read_header
 from odradek.wire.control import end_marker
+from tests.sim.machine import BEGIN_MS
+from tests.sim.steady import steady_cluster
 from tests.sim.structural.findings import Violated
 from tests.sim.structural.logs import Batch
-from tests.sim.structural.transactions import History, TransactionChecks
+from tests.sim.structural.transactions import History, TransactionChecks, has_marker, newest_leaders
 
 PRODUCER_ID, EPOCH = 7, 5
 
@@ -63,3 +66,15 @@ def test_another_coordinator_may_write_an_end_again() -> None:
     told(checks, State.PREPARE_COMMIT, version=2)
     ended(checks, marker(0), marker(1, coordinator_epoch=2))
     checks._check_repeated()
+
+
+def test_an_end_that_rot_in_any_segment_may_hide_is_not_missed() -> None:
+    replica = newest_leaders(steady_cluster())["t", 0]
+    closed = replica.log.segments[0]
+    replica.log.roll(BEGIN_MS)
+    replica.log.append_as_follower(marker(replica.log.end_offset).data, now_ms=BEGIN_MS)
+    assert len(replica.log.segments) == 2
+    assert has_marker(replica, (PRODUCER_ID, EPOCH))
+    assert not has_marker(replica, (PRODUCER_ID, EPOCH + 1))
+    replica.medium.node(closed.path(FileKind.LOG)).is_rotten = True
+    assert has_marker(replica, (PRODUCER_ID, EPOCH + 1))

@@ -73,10 +73,8 @@ class Administrator:
 
     async def _ask(self, request: Message, response: type[Answer], node: int | None = None) -> Answer:
         """Of one node, or of any: each hands it on to where it is decided."""
-        if not self.view.brokers:
-            await self.view.refresh()
         if node is None:
-            node = self.program.chance.choice(sorted(self.view.brokers))
+            node = await self.view.any_broker()
         return await self.view.ask(node, "administration", request, response, ANSWER_SECONDS_MAX)
 
     def _count(self, what: str, code: ErrorCode) -> ErrorCode:

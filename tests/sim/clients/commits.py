@@ -5,7 +5,7 @@ Invariants
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -57,6 +57,13 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[Place]]:
     return found
 
 
+def name_topics(topics: Iterable[Any], ids: dict[str, bytes]) -> None:
+    """Those of an answer that has ids, by the ids that were asked with."""
+    names = {topic_id: name for name, topic_id in ids.items()}
+    for topic in topics:
+        topic.name = topic.name or names[topic.topic_id]
+
+
 async def commit(program: Program, view: View, who: Identity, offsets: dict[Place, Committed]) -> ErrorCode:
     """One attempt; the first error, NETWORK_EXCEPTION when there was no answer."""
     number = program.history.next_id()
@@ -70,14 +77,13 @@ async def commit(program: Program, view: View, who: Identity, offsets: dict[Plac
         first, ended.error = ErrorCode.NETWORK_EXCEPTION, str(error)
     else:
         for topic in answer.topics:
-            name = topic.name or view.topic_name(topic.topic_id)
             for told in topic.partitions:
                 code = ErrorCode(told.error_code)
-                place = Place(name, told.partition_index)
+                place = Place(topic.name, told.partition_index)
                 first = first or code
                 if code == ErrorCode.NONE or code in REFUSED:
                     ends = ended.refused if code else ended.acknowledged
-                    ends.append(Position(name, told.partition_index, offsets[place].offset))
+                    ends.append(Position(topic.name, told.partition_index, offsets[place].offset))
         ended.error = first.name if first else ""
         if first in ELSEWHERE:
             view.coordinators.pop(who.group, None)
@@ -91,11 +97,12 @@ async def _commit(view: View, who: Identity, offsets: dict[Place, Committed]) ->
     try:
         connection = await view.connection(node, f"group {who.group}")
         version = view.version(OffsetCommitRequest, connection)
-        kind = OffsetCommitRequest
+        kind, wanted = OffsetCommitRequest, by_topic(offsets)
+        ids = view.topic_ids(wanted, is_told=version >= COMMIT_WITH_IDS)
         topics = [
             kind.OffsetCommitRequestTopic(
                 name=topic if version < COMMIT_WITH_IDS else "",
-                topic_id=view.topic_id(topic),
+                topic_id=ids[topic],
                 partitions=[
                     kind.OffsetCommitRequestPartition(
                         partition_index=place.index,
@@ -105,7 +112,7 @@ async def _commit(view: View, who: Identity, offsets: dict[Place, Committed]) ->
                     for place in places
                 ],
             )
-            for topic, places in by_topic(offsets).items()
+            for topic, places in wanted.items()
         ]
         request = kind(
             group_id=who.group,
@@ -114,10 +121,12 @@ async def _commit(view: View, who: Identity, offsets: dict[Place, Committed]) ->
             group_instance_id=who.instance,
             topics=topics,
         )
-        return await connection.ask(request, version, OffsetCommitResponse, 5.0)
+        answer = await connection.ask(request, version, OffsetCommitResponse, 5.0)
     except Lost:
         view.coordinators.pop(who.group, None)
         raise
+    name_topics(answer.topics, ids)
+    return answer
 
 
 async def committed(program: Program, view: View, who: Identity, places: Sequence[Place]) -> dict[Place, Committed]:
@@ -128,7 +137,8 @@ async def committed(program: Program, view: View, who: Identity, places: Sequenc
     try:
         connection = await view.connection(node, f"group {who.group}")
         version = view.version(OffsetFetchRequest, connection)
-        request = _question(view, who, places, version)
+        ids = view.topic_ids(by_topic(places), is_told=version >= FETCH_WITH_IDS)
+        request = _question(ids, who, places, version)
         answer = await connection.ask(request, version, OffsetFetchResponse, 5.0)
     except Lost:
         view.coordinators.pop(who.group, None)
@@ -136,12 +146,12 @@ async def committed(program: Program, view: View, who: Identity, places: Sequenc
     found: dict[Place, Committed] = {}
     told = answer.groups[0] if version >= FETCH_OF_GROUPS else answer
     codes = [ErrorCode(told.error_code)]
+    name_topics(told.topics, ids)
     for topic in told.topics:
-        topic_id = getattr(topic, "topic_id", b"")
         for each in topic.partitions:
             codes.append(ErrorCode(each.error_code))
             if not each.error_code:
-                place = Place(topic.name or view.topic_name(topic_id), each.partition_index)
+                place = Place(topic.name, each.partition_index)
                 found[place] = Committed(each.committed_offset, each.committed_leader_epoch)
     bad = next((code for code in codes if code), ErrorCode.NONE)
     if bad in ELSEWHERE:
@@ -153,7 +163,7 @@ async def committed(program: Program, view: View, who: Identity, places: Sequenc
     return found
 
 
-def _question(view: View, who: Identity, places: Sequence[Place], version: int) -> OffsetFetchRequest:
+def _question(ids: dict[str, bytes], who: Identity, places: Sequence[Place], version: int) -> OffsetFetchRequest:
     kind = OffsetFetchRequest
     wanted = {topic: [place.index for place in found] for topic, found in by_topic(places).items()}
     if version < FETCH_OF_GROUPS:
@@ -165,7 +175,7 @@ def _question(view: View, who: Identity, places: Sequence[Place], version: int) 
         member_epoch=who.generation,
         topics=[
             kind.OffsetFetchRequestTopics(
-                name=name if version < FETCH_WITH_IDS else "", topic_id=view.topic_id(name), partition_indexes=indexes
+                name=name if version < FETCH_WITH_IDS else "", topic_id=ids[name], partition_indexes=indexes
             )
             for name, indexes in wanted.items()
         ],

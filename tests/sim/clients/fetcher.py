@@ -217,6 +217,9 @@ class Fetcher:
                 if told.error_code:
                     refused.append((place, position, told, answer))
                 elif told.diverging_epoch.epoch >= 0 or told.diverging_epoch.end_offset >= 0:
+                    if position.replica >= 0:
+                        position.replica = -1  # it may be behind, or part from its leader itself: that one is asked next
+                        continue
                     self.seek(place, min(told.diverging_epoch.end_offset, position.offset), "diverged")
                     self.positions[place].last_epoch = told.diverging_epoch.epoch
                 elif told.preferred_read_replica >= 0:

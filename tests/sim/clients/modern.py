@@ -31,6 +31,7 @@ class ModernMember(Member):
         super().__init__(program, taste, terms)
         self.generation = JOIN_EPOCH
         self.target: list[tuple[bytes, int]] | None = None  # topic ids and partitions that shall be its; None: not told yet
+        self._ids: dict[str, bytes] = {}  # of topics, as they were told: the view may lose them
         self._must_tell_all = True
         self._is_to_confirm = False
         self._heartbeat_seconds = terms.heartbeat_seconds
@@ -94,7 +95,7 @@ class ModernMember(Member):
         if self._must_tell_all or self._is_to_confirm:
             kind = ConsumerGroupHeartbeatRequest.TopicPartitions
             request.topic_partitions = [
-                kind(topic_id=self.view.topic_id(topic), partitions=[place.index for place in places])
+                kind(topic_id=self._ids[topic], partitions=[place.index for place in places])
                 for topic, places in by_topic(self.owned).items()
             ]
         return request
@@ -127,6 +128,7 @@ class ModernMember(Member):
             await self.view.refresh(self.terms.topics)
         wanted = [(self.view.topic_name(topic_id), index) for topic_id, index in self.target]
         places = [Place(topic, index) for topic, index in wanted if topic]
+        self._ids |= {topic: topic_id for (topic, _), (topic_id, _) in zip(wanted, self.target) if topic}
         gone = [place for place in self.owned if place not in places]
         added = [place for place in places if place not in self.owned]
         if gone:

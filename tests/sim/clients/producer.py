@@ -254,7 +254,7 @@ class Producer:
         async with self._identifying:
             if self.producer_id >= 0:
                 return
-            node = self.program.chance.choice(sorted(self.view.brokers))
+            node = await self.view.any_broker()
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
             answer = await self.view.ask(node, "identity", request, InitProducerIdResponse)
             if answer.error_code:

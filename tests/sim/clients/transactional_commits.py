@@ -12,7 +12,7 @@ import msgspec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from tests.checker.history import CommitBegun, CommitEnded, Position
-from tests.sim.clients.commits import ELSEWHERE, REFUSED, Committed, Identity, by_topic
+from tests.sim.clients.commits import ELSEWHERE, REFUSED, Committed, Identity, by_topic, name_topics
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.view import View
@@ -46,13 +46,13 @@ async def commit(program: Program, view: View, author: Author, who: Identity, of
         first, ended.error = ErrorCode.NETWORK_EXCEPTION, str(error)
     else:
         for topic in answer.topics:
-            name = topic.name or view.topic_name(topic.topic_id)
             for told in topic.partitions:
                 code = ErrorCode(told.error_code)
                 first = first or code
                 if code == ErrorCode.NONE or code in REFUSED:
                     ends = ended.refused if code else ended.acknowledged
-                    ends.append(Position(name, told.partition_index, offsets[Place(name, told.partition_index)].offset))
+                    place = Place(topic.name, told.partition_index)
+                    ends.append(Position(place.topic, place.index, offsets[place].offset))
         ended.error = first.name if first else ""
         if first in ELSEWHERE:
             view.coordinators.pop(who.group, None)
@@ -66,7 +66,8 @@ async def _ask(view: View, author: Author, who: Identity, offsets: dict[Place, C
     try:
         connection = await view.connection(node, f"group {who.group}")
         version = view.version(TxnOffsetCommitRequest, connection)
-        kind = TxnOffsetCommitRequest
+        kind, wanted = TxnOffsetCommitRequest, by_topic(offsets)
+        ids = view.topic_ids(wanted, is_told=version >= WITH_IDS)
         request = kind(
             transactional_id=author.transactional_id,
             group_id=who.group,
@@ -78,7 +79,7 @@ async def _ask(view: View, author: Author, who: Identity, offsets: dict[Place, C
             topics=[
                 kind.TxnOffsetCommitRequestTopic(
                     name=topic if version < WITH_IDS else "",
-                    topic_id=view.topic_id(topic),
+                    topic_id=ids[topic],
                     partitions=[
                         kind.TxnOffsetCommitRequestPartition(
                             partition_index=place.index,
@@ -89,10 +90,12 @@ async def _ask(view: View, author: Author, who: Identity, offsets: dict[Place, C
                         for place in places
                     ],
                 )
-                for topic, places in by_topic(offsets).items()
+                for topic, places in wanted.items()
             ],
         )
-        return await connection.ask(request, version, TxnOffsetCommitResponse, ANSWER_SECONDS_MAX)
+        answer = await connection.ask(request, version, TxnOffsetCommitResponse, ANSWER_SECONDS_MAX)
     except Lost:
         view.coordinators.pop(who.group, None)
         raise
+    name_topics(answer.topics, ids)
+    return answer

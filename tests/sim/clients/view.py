@@ -162,6 +162,14 @@ class View:
             self.brokers[each.node_id] = (each.host, each.port)
         known.leader, known.epoch = current.leader_id, current.leader_epoch
 
+    async def any_broker(self) -> int:
+        """Lost when none is told."""
+        if not self.brokers:
+            await self.refresh()
+        if not self.brokers:
+            raise Lost("no broker is let into the cluster yet")
+        return self.program.chance.choice(sorted(self.brokers))
+
     async def led(self, place: Place) -> Led:
         """Who leads a partition, as far as is known. Lost when nobody is."""
         is_stale = self.program.loop.time() - self._refreshed_s > STALE_SECONDS
@@ -180,6 +188,13 @@ class View:
     def topic_id(self, name: str) -> bytes:
         return self.topics[name].id if name in self.topics else NIL_UUID
 
+    def topic_ids(self, names: Iterable[str], *, is_told: bool) -> dict[str, bytes]:
+        """As they are known now: when an answer comes they may not be. Lost when a request tells ids, and one is not known."""
+        found = {name: self.topic_id(name) for name in names}
+        if is_told and NIL_UUID in found.values():
+            raise Lost(f"the ids of {sorted(found)} are not all known")
+        return found
+
     def topic_name(self, topic_id: bytes) -> str:
         return next((name for name, topic in self.topics.items() if topic.id == topic_id), "")
 
@@ -188,12 +203,7 @@ class View:
     async def coordinator(self, group: str, key_type: int = OF_A_GROUP) -> int:
         """The node of the coordinator of a group, or of a transactional id. Lost when nobody says."""
         if group not in self.coordinators:
-            if not self.brokers:
-                await self.refresh()
-            if not self.brokers:
-                raise Lost("no broker is let into the cluster yet")
-            node = self.program.chance.choice(sorted(self.brokers))
-            connection = await self.connection(node, "metadata")
+            connection = await self.connection(await self.any_broker(), "metadata")
             version = self.version(FindCoordinatorRequest, connection)
             request = FindCoordinatorRequest(key=group, key_type=key_type)
             if version >= FIRST_MANY_KEYS:

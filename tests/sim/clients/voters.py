@@ -109,9 +109,7 @@ class Voters:
     async def _voters(self) -> list[Voter]:
         kind = DescribeQuorumRequest
         topic = kind.TopicData(topic_name=CLUSTER_METADATA, partitions=[kind.PartitionData(partition_index=0)])
-        if not self.view.brokers:
-            await self.view.refresh()
-        node = self.program.chance.choice(sorted(self.view.brokers))
+        node = await self.view.any_broker()
         answer = await self.view.ask(node, "quorum", kind(topics=[topic]), DescribeQuorumResponse)
         if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
             raise Lost("the quorum is not told")
@@ -123,7 +121,7 @@ class Voters:
 
     async def _remove(self, voter: Voter) -> bool:
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter.id, voter_directory_id=voter.directory_id)
-        node = self.program.chance.choice(sorted(self.view.brokers))
+        node = await self.view.any_broker()
         answer = await self.view.ask(node, "quorum", request, RemoveRaftVoterResponse, ANSWER_SECONDS_MAX)
         self.changes += answer.error_code == ErrorCode.NONE
         return answer.error_code == ErrorCode.NONE
@@ -137,7 +135,7 @@ class Voters:
             voter_directory_id=voter.directory_id,
             listeners=[kind.Listener(name=name, host=host, port=port) for name, host, port in voter.listeners],
         )
-        node = self.program.chance.choice(sorted(self.view.brokers))
+        node = await self.view.any_broker()
         answer = await self.view.ask(node, "quorum", request, AddRaftVoterResponse, ANSWER_SECONDS_MAX)
         self.changes += answer.error_code == ErrorCode.NONE
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):

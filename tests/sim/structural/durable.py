@@ -95,7 +95,9 @@ class DurableChecks:
         if kind == "sync":
             self._cut.pop(key, None)
         elif kind == "append" and key in self._cut:
-            return f"{path} on node {member.number} was cut, and is written before that is synced"
+            if any(write.data is None for write in member.disks.medium.node(path).unsynced):
+                return f"{path} on node {member.number} was cut, and is written before that is synced"
+            del self._cut[key]  # the power went since: what is there now is there for good
         return ""
 
     def _seen_small(self, medium: Medium, kind: str, path: str) -> str:

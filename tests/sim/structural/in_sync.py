@@ -48,9 +48,11 @@ def is_in_this_life(image: MetadataImage, replica: Replica) -> bool:
 
 def is_heard(node: Node, led: Partition, replica: Replica) -> bool:
     """Whether a leader knows the process that a replica is in now. Its image may be ahead of it, a slow disk in the way of what
-    else has changed: who has left the ISR there is known to be another only when the partition follows."""
-    state = state_for(node.image, led)
-    return is_in_this_life(node.image, replica) and (state is None or replica.node.node_id in state.isr)
+    else has changed: who has left the ISR there is known to be another only when the partition follows. Who copies the log anew
+    is out of the ISR, of which a leader that is cut off has heard nothing."""
+    state, is_copied_anew = state_for(node.image, led), replica.key in replica.node.partitions.copied_anew
+    is_in_isr = state is None or replica.node.node_id in state.isr
+    return is_in_this_life(node.image, replica) and is_in_isr and not is_copied_anew
 
 
 def all_led(cluster: "SimCluster") -> list[tuple[Node, Partition]]:

@@ -32,7 +32,7 @@ from odradek.wire.messages import TransactionLogKey, TransactionLogValue
 from odradek.wire.records import records
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
-from tests.sim.structural.logs import UNKNOWN, Batch, Cursor, batches_below
+from tests.sim.structural.logs import UNKNOWN, Batch, Cursor, batches_below, content_of
 from tests.sim.structural.replicas import Replica, all_replicas, newest_image
 
 if TYPE_CHECKING:
@@ -266,7 +266,8 @@ def has_marker(replica: Replica, ended: Ended) -> bool:
     for batch in batches_below(replica.medium, replica.log, replica.log.end_offset, cursor):
         if batch.header.is_control and (batch.header.producer_id, batch.header.producer_epoch) == ended:
             return True
-    return cursor.next_offset == UNKNOWN
+    is_hidden = any(content_of(replica.medium, segment) is None for segment in replica.log.segments)
+    return is_hidden or cursor.next_offset == UNKNOWN
 
 
 def check_coordinator(name: str, shard: Shard[TransactionCoordinator], medium: Medium) -> int:
