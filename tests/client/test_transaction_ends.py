@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import InvalidOption, KafkaError, TransactionFailed
+from odradek.client.errors import InvalidOption, KafkaError, TimedOut, TransactionFailed
 from odradek.client.producer import Producer, Topic
 from odradek.client.records import TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
@@ -27,6 +27,7 @@ class Coordinator:
         self.codes = [*codes]
         self.asked: list[Message] = []
         self.epoch = 0
+        self.loop = asyncio.get_running_loop()
 
     async def ask_coordinator(self, kind: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
         self.asked.append(request)
@@ -87,6 +88,25 @@ def producer_of(transactions: Transactions) -> Producer:
     made._sender = cast("Any", SimpleNamespace(wake=made._let_in, quiet=lambda: asyncio.sleep(0)))
     made._topics["t"] = Topic(cast("Any", None), {0: made.accumulator.lane(PLACE)})
     return made
+
+
+def test_a_transaction_with_a_record_that_could_not_be_taken_is_not_committed() -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+
+        async def find_none(name: str) -> Topic:
+            raise TimedOut(f"to find topic {name}")
+
+        producer._topic = find_none  # type: ignore[method-assign]
+        with pytest.raises(TimedOut):
+            await producer.send("other", b"first", partition=0)
+        with pytest.raises(TransactionFailed, match="to find topic other"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"second", partition=0)
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize(("is_another_begun", "error"), [(False, InvalidOption), (True, TransactionFailed)])

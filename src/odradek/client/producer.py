@@ -20,8 +20,8 @@ Invariants
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.client.accumulator import Accumulator
@@ -168,7 +168,7 @@ class Producer:
     ) -> Delivery:
         """Takes a record on its way, once there is room for it. What it gives can be awaited: where the record is."""
         transactions, number = self.transactions, self._check()
-        found = self._topics.get(topic) or await self._topic(topic)
+        found = self._topics.get(topic) or await self._topic_for(topic, number)
         if type(value) is str:
             value = value.encode()
         if type(key) is str:
@@ -178,7 +178,7 @@ class Producer:
             partition = partitioner.current if key is None else partitioner.of_key(key)  # type: ignore[arg-type]
         lane = found.lanes.get(partition)
         if lane is None:
-            lane = await self._lane(found, topic, partition)
+            lane = await self._lane(found, topic, partition, number)
         given: Headers = ()
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
@@ -219,7 +219,7 @@ class Producer:
         from odradek.client.arrow.encode import codec_that_pays, encode
 
         number = self._check()
-        found = self._topics.get(topic) or await self._topic(topic)
+        found = self._topics.get(topic) or await self._topic_for(topic, number)
         partitioner = found.partitioner
         encoded = encode(
             table,
@@ -237,7 +237,8 @@ class Producer:
         """Takes record batches on their way that were built elsewhere (`odradek.client.arrow.encode`): the partition of each,
         its number of records, and its bytes, which are changed here."""
         number = self._check()
-        return await self._send_built(self._topics.get(topic) or await self._topic(topic), topic, batches, number)
+        found = self._topics.get(topic) or await self._topic_for(topic, number)
+        return await self._send_built(found, topic, batches, number)
 
     async def _send_built(
         self, topic: Topic, name: str, batches: Iterable[tuple[int, int, bytearray]], number: int
@@ -245,7 +246,7 @@ class Producer:
         transactions, accumulator = self.transactions, self.accumulator
         taken = []
         for partition, count, data in batches:
-            lane = topic.lanes.get(partition) or await self._lane(topic, name, partition)
+            lane = topic.lanes.get(partition) or await self._lane(topic, name, partition, number)
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
             if transactions is not None:
@@ -260,9 +261,23 @@ class Producer:
             raise Closed("the producer was closed")
         return 0 if self.transactions is None else self.transactions.check()
 
+    @contextmanager
+    def _taking(self, number: int) -> Iterator[None]:
+        """A record into a transaction: when that fails, it is not to be committed without."""
+        try:
+            yield
+        except KafkaError as error:
+            if self.transactions is not None:
+                self.transactions.left_out(number, error)
+            raise
+
     async def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic."""
         return sorted((await self._topic(topic)).partitioner.topic.partitions)
+
+    async def _topic_for(self, name: str, number: int) -> Topic:
+        with self._taking(number):
+            return await self._topic(name)
 
     async def _topic(self, name: str) -> Topic:
         info = await self._running.topic(name)
@@ -286,7 +301,7 @@ class Producer:
                 found.partitioner.learn(info)
                 self._learn_lanes(name, found)
 
-    async def _lane(self, found: Topic, name: str, partition: int) -> Lane:
+    async def _lane(self, found: Topic, name: str, partition: int, number: int) -> Lane:
         """Of a partition that is not known: it may be new."""
         cluster = self._running
 
@@ -298,7 +313,8 @@ class Producer:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, there, topic=name, partition=partition)
             return lane
 
-        return await cluster.insist(f"to find partition {partition} of {name}", attempt)
+        with self._taking(number):
+            return await cluster.insist(f"to find partition {partition} of {name}", attempt)
 
     async def _room(self, size: int) -> None:
         """Waits until there is room, after those who wait already."""

@@ -121,6 +121,11 @@ class Transactions:
         self.has_failed_batch = True
         self._fail(error)
 
+    def left_out(self, number: int, error: KafkaError) -> None:
+        """A record could not be taken into a transaction, which may have ended meanwhile."""
+        if number == self.number:
+            self._fail(error)
+
     def _fail(self, error: KafkaError) -> None:
         if isinstance(error, Fenced) or error.code in FATAL:
             self.state, self.error = State.FENCED, error
