@@ -370,6 +370,19 @@ def test_what_is_below_the_start_in_the_checkpoint_is_not_shown() -> None:
     assert [*again.epochs.entries] == [(0, 5)]
 
 
+def test_epochs_that_a_start_reads_in_what_was_not_synced_are_on_disk_when_that_is() -> None:
+    """A log that was cut, and written on, may be as it was before after a loss of power: with the epochs of then."""
+    log = new_log(segment_bytes=10**6)
+    fill(log, 4, epoch=3)
+    log.flush(NOW_MS)
+    fill(log, 4, epoch=5)
+    again = opened(sim(log).crash("kept"), log.config, recovery_point=4)
+    assert [*again.epochs.entries] == [(3, 0), (5, 4)]
+    assert [*opened(sim(again).crash("kept"), log.config, clean=True).epochs.entries] == [(3, 0)]
+    again.flush(NOW_MS)
+    assert [*opened(sim(again).crash("kept"), log.config, clean=True).epochs.entries] == [(3, 0), (5, 4)]
+
+
 def test_a_start_past_all_that_is_left_begins_there_anew() -> None:
     log = new_log(segment_bytes=10**6)
     fill(log, 4)

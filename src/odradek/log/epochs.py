@@ -4,8 +4,8 @@ Kept in `leader-epoch-checkpoint`, one "epoch start-offset" line each, and rebui
 
 Invariants
  1. Epochs and start offsets both rise strictly from entry to entry.
- 2. What an append assigns is in memory alone until the log is flushed: above the recovery point a start reads the batches anyway.
-    Whatever takes epochs away is on disk before memory changes.
+ 2. What an append assigns is in memory alone until the log is flushed: above the recovery point a start reads the batches anyway,
+    and the disk may still have others there, of a log that was cut. Whatever takes epochs away is on disk before memory changes.
  3. While nothing changes, a batch is assigned at the price of a comparison.
 """
 
@@ -55,11 +55,10 @@ class LeaderEpochs:
         self.is_saved = False
         return True
 
-    def learn(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, for what a start reads in the log itself, also on a full disk."""
-        entry = EpochStart(epoch, start_offset)
-        if self._is_news(entry):
-            self._write_if_room(self._without_conflicts(entry))
+    def forget(self) -> None:
+        """Before all are read from the batches: as long as they are not saved, the next start does that too."""
+        self._set([])
+        self.is_saved = False
 
     def unsaved(self) -> dict[str, bytes]:
         """The file as it is to be written, when something is in memory alone."""

@@ -25,6 +25,7 @@ from odradek.log.names import FileKind, FileName, FileState, file_name, parse_fi
 from odradek.log.producer_state import ProducerState
 from odradek.log.replay import note_batch
 from odradek.log.segment import Damage, Segment
+from odradek.wire.batch import BatchHeader
 from odradek.wire.errors import ProtocolError
 
 
@@ -117,11 +118,16 @@ def begin_late(log: Log) -> bool:
 
 def rebuild_epochs(log: Log) -> None:
     """Reads them from the batches, up to where they can be read."""
-    log.epochs.clear()
+    log.epochs.forget()
+    log.is_settled = False
     with suppress(ProtocolError):
         for _, _, header in log.batches(log.start_offset):
-            if header.leader_epoch > log.epochs.latest_epoch:
-                log.epochs.learn(header.leader_epoch, header.base_offset)
+            note_epoch(log.epochs, header)
+
+
+def note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.leader_epoch > epochs.latest_epoch:
+        epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def first_unsound(log: Log, files: dict[FileName, int], *, clean: bool) -> int | None:
@@ -235,8 +241,7 @@ def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
     log.end_offset = max(log.end_offset, segment.base_offset)
     try:
         for header, batch in segment.recover():
-            if header.leader_epoch > log.epochs.latest_epoch:
-                log.epochs.learn(header.leader_epoch, header.base_offset)
+            note_epoch(log.epochs, header)
             note_batch(log.producers, segment, header, batch)
             size += header.size
             log.end_offset = header.next_offset

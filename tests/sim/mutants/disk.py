@@ -11,7 +11,6 @@ from typing import Any, Final
 from odradek.log import disk, flush, folder, loading, segment
 from odradek.log.checkpoint import CLEAN_SHUTDOWN, write_clean_shutdown
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
-from odradek.log.epochs import LeaderEpochs
 from odradek.log.flush import Flush
 from odradek.log.folder import LogFolder
 from odradek.log.index import Index
@@ -111,7 +110,7 @@ def producers_after_a_crash(patch: Patch) -> None:
 
 
 def epochs_after_a_crash(patch: Patch) -> None:
-    patch.setattr(LeaderEpochs, "learn", lambda *_: None)
+    patch.setattr(loading, "note_epoch", lambda *_: None)
 
 
 def indexes_after_a_crash(patch: Patch) -> None:

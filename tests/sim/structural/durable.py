@@ -77,7 +77,7 @@ def offset_at(content: bytearray, position: int, base_offset: int) -> int:
 
 class DurableChecks:
     def __init__(self) -> None:
-        self._cut: dict[tuple[int, str], None] = {}  # files, by node and path, that were cut and not synced since
+        self._cut: dict[tuple[int, int, str], None] = {}  # files, by node, life and path, that were cut and not synced since
         self._ends: dict[tuple[int, str], tuple[int, int, int]] = {}  # durable bytes, size, and the offset there
 
     # -- what nodes do
@@ -89,15 +89,13 @@ class DurableChecks:
         name = parse_file_name(os.path.basename(path))
         if name is None or name.kind is not FileKind.LOG or name.state is not FileState.CURRENT or METADATA_LOG in path:
             return ""
-        key = (member.number, path)
+        key = (member.number, member.life, path)
         if kind == "truncate":
             return self._seen_cut(member, path, name.offset, size)
         if kind == "sync":
             self._cut.pop(key, None)
         elif kind == "append" and key in self._cut:
-            if any(write.data is None for write in member.disks.medium.node(path).unsynced):
-                return f"{path} on node {member.number} was cut, and is written before that is synced"
-            del self._cut[key]  # the power went since: what is there now is there for good
+            return f"{path} on node {member.number} was cut, and is written before that is synced"
         return ""
 
     def _seen_small(self, medium: Medium, kind: str, path: str) -> str:
@@ -121,7 +119,7 @@ class DurableChecks:
             return ""
         synced, offset = recovery_points_on_disk(medium, folder).get(parsed[0], 0), offset_at(file.content, size, base_offset)
         if is_known(member, path, size, offset):
-            self._cut[member.number, path] = None
+            self._cut[member.number, member.life, path] = None
         if offset < synced:
             return f"{path} on node {member.number} is cut at {offset}, and was synced up to {synced} by the checkpoint"
         return ""
