@@ -6,46 +6,40 @@ may be called on any thread, while the log goes on.
 Invariant: files are synced before the names in their folder. A new segment that survives a power loss has what stood before it.
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from odradek.log.disk import Disk, DiskFull, File
-from odradek.log.segment import Segment
+from odradek.log.disk import DiskFull, File, replace_files
 from odradek.log.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from odradek.log.log import Log
 
 
 class Flush:
-    def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        offset: int,
-        closed: list[Segment],
-        files: list[File | TransactionIndex],
-        *,
-        epochs: dict[str, bytes],
-        replace: Callable[[dict[str, bytes]], None],
-        cuts: int,
-        new_names: bool,
-    ) -> None:
-        """`offset` is what everything below is durable of afterwards, unless the log was cut more often than `cuts` by then.
-        `replace` writes small files."""
-        self.disk = disk
-        self.folder = folder
-        self.offset = offset
-        self.closed = closed
-        self.files = files
-        self.epochs = epochs
-        self.replace = replace
-        self.cuts = cuts
-        self.new_names = new_names
+    def __init__(self, log: "Log", *, closed_only: bool) -> None:
+        """Of everything, or of all that is behind the active segment."""
+        self.log = log
+        self.offset = log.active.base_offset if closed_only else log.end_offset  # below it everything is durable afterwards,
+        self.cuts = log.cuts  # unless the log was cut more often by then
+        self.closed = [segment for segment in log.segments[:-1] if not segment.is_synced]
+        self.files: list[File | TransactionIndex] = []
+        for segment in self.closed:
+            self.files += [segment.file, *segment.save_indexes(), segment.transactions]
+        if not closed_only:
+            self.files.append(log.active.file)
+        self.epochs = log.epochs.unsaved()
         self.has_epochs = True  # on disk
+        self.new_names = log.has_new_names
 
     def run(self) -> None:
+        log = self.log
         for file in self.files:
             file.sync()
         try:
-            self.replace(self.epochs)
+            with log.naming:
+                if not log.is_gone:
+                    replace_files(log.disk, self.epochs)
         except DiskFull:  # what is synced is synced, but a start will still need the batches to know their epochs
             self.has_epochs = False
         if self.new_names:
-            self.disk.sync_folder(self.folder)
+            log.disk.sync_folder(log.folder)

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from typing import NamedTuple, TypedDict
 
 from odradek.log.config import INT32_MAX, LogConfig
-from odradek.log.disk import Disk, DiskFull, File, replace_files
+from odradek.log.disk import Disk, DiskFull
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.flush import Flush
 from odradek.log.index import RELATIVE_OFFSET_MAX
@@ -29,7 +29,6 @@ from odradek.log.producer_state import ProducerRefused, ProducerState
 from odradek.log.replay import check_end_marker, note_batch, replay
 from odradek.log.retention import expired_segments
 from odradek.log.segment import Damage, FileRange, Segment, Slice
-from odradek.log.transaction_index import TransactionIndex
 from odradek.wire.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -562,33 +561,9 @@ class Log:
     def start_flush(self, *, closed_only: bool = False) -> Flush:
         """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not
         clean reads the segment with the recovery point in any case."""
-        files: list[File | TransactionIndex] = []
-        closed = [segment for segment in self.segments[:-1] if not segment.is_synced]
-        for segment in closed:
-            files += [segment.file, *segment.save_indexes(), segment.transactions]
-        if not closed_only:
-            files.append(self.active.file)
-        offset = self.active.base_offset if closed_only else self.end_offset
-        epochs, new_names = self.epochs.unsaved(), self.has_new_names
-        flush = Flush(
-            self.disk,
-            self.folder,
-            offset,
-            closed,
-            files,
-            epochs=epochs,
-            replace=self._replace,
-            cuts=self.cuts,
-            new_names=new_names,
-        )
+        flush = Flush(self, closed_only=closed_only)
         self.has_new_names = False
         return flush
-
-    def _replace(self, contents: dict[str, bytes]) -> None:
-        """Writes small files on any thread, unless the log is gone."""
-        with self.naming:
-            if not self.is_gone:
-                replace_files(self.disk, contents)
 
     def finish_flush(self, flush: Flush, now_ms: int) -> None:
         """Moves the recovery point; below it nobody reads the epochs from the batches any more."""

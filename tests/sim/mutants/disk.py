@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.log import disk, folder, loading, log, segment
+from odradek.log import disk, flush, folder, loading, segment
 from odradek.log.checkpoint import CLEAN_SHUTDOWN, write_clean_shutdown
 from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.flush import Flush
@@ -159,7 +159,7 @@ def names_are_synced(patch: Patch) -> None:
     patch.setattr(Flush, "run", run)
 
 
-REPLACING: Final = (disk, folder, log)  # where replace_files is called
+REPLACING: Final = (disk, flush, folder)  # where replace_files is called
 
 
 def replacing(patch: Patch, replace: Callable[[Disk, dict[str, bytes]], None]) -> None:
