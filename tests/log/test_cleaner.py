@@ -267,13 +267,19 @@ def test_appends_and_rolls_meanwhile_do_not_matter() -> None:
 # -- what cannot be compacted
 
 
-def test_a_log_that_fails_is_set_aside_with_the_reason_until_a_person_says_so() -> None:
+def failed() -> Compacted:
+    """One whose compaction has found it damaged."""
     of = Compacted()
     write(of, 3)
     of.settle()
     chosen = of.cleaner.next_job(of.now_ms)
     assert chosen is not None
     of.cleaner.fail(chosen[0], "the CRC at byte 17 is wrong")
+    return of
+
+
+def test_a_log_that_fails_is_set_aside_with_the_reason_until_a_person_says_so() -> None:
+    of = failed()
     assert of.cleaner.set_aside == {of.log: "the CRC at byte 17 is wrong"}
     write(of, 10)
     of.settle()
@@ -289,12 +295,7 @@ def made_anew(of: Compacted) -> None:
 
 
 def test_what_has_the_name_of_a_log_that_was_set_aside_is_not() -> None:
-    of = Compacted()
-    write(of, 3)
-    of.settle()
-    chosen = of.cleaner.next_job(of.now_ms)
-    assert chosen is not None
-    of.cleaner.fail(chosen[0], "the CRC at byte 17 is wrong")
+    of = failed()
     made_anew(of)
     write(of, 2)
     of.settle()

@@ -16,17 +16,11 @@ from odradek.log.names import TopicPartition
 from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.batch import InvalidBatch
-from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from tests.node.compacting import clean, fill
 from tests.node.inside import Client, connected, new_node, running, until
 
 WAIT_SECONDS_MAX = 20
-CONFIGS = {
-    "cleanup_policy": "compact",
-    "internal_segment_bytes": "2000",
-    "min_cleanable_dirty_ratio": "0.01",
-    "file_delete_delay_ms": "0",
-}
 
 
 class Held(Machine):
@@ -62,12 +56,7 @@ class Scene:
         return self.node.background.cleaners[self.node.partitions.folders[0]]
 
     async def fill(self) -> None:
-        """Makes the topic, with closed segments that are worth a compaction."""
-        assert await self.client.create("t", 1, **CONFIGS) == ErrorCode.NONE
-        for number in range(30):
-            assert await self.client.produce("t", b"%d" % number * 200) == ErrorCode.NONE
-        log = self.node.partitions.by_name["t"][0].log
-        await until(lambda: not log.has_rolled)
+        await fill(self.node, self.client, "t")
 
     async def delete(self) -> None:
         request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
@@ -87,8 +76,7 @@ class Scene:
         assert folder.disk.failure is None
         assert not self.cleaner.running
         assert not self.cleaner.set_aside
-        self.node.background.clean()
-        await until(lambda: not self.node.background.cleaning)
+        await clean(self.node)
         assert folder.clean_offsets[TopicPartition("t", 0)] > 0
 
 

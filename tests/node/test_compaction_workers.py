@@ -7,14 +7,12 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from odradek.log.cleaner import Cleaner
 from odradek.log.compaction import Job, Outcome
 from odradek.log.disk import RealDisk
 from odradek.log.names import TopicPartition
 from odradek.node.machine import Machine, compact_elsewhere
-from odradek.node.node import Node
-from odradek.wire.errors import ErrorCode
-from tests.node.inside import Client, connected, new_node, running, until
+from tests.node.compacting import clean, fill
+from tests.node.inside import connected, new_node, running
 
 OTHER = TopicPartition("other", 0)
 
@@ -37,22 +35,6 @@ class DeadAtFirst(Machine):
 
     def worker(self) -> Executor:
         return DeadWorker(1) if self.is_dead else super().worker()
-
-
-async def fill(node: Node, client: Client, topic: str) -> None:
-    """Makes a topic, with closed segments that are worth a compaction."""
-    configs = {"cleanup_policy": "compact", "internal_segment_bytes": "2000", "min_cleanable_dirty_ratio": "0.01"}
-    assert await client.create(topic, 1, **configs) == ErrorCode.NONE
-    for number in range(30):
-        assert await client.produce(topic, b"%d" % number * 200) == ErrorCode.NONE
-    log = node.partitions.by_name[topic][0].log
-    await until(lambda: not log.has_rolled)
-
-
-async def clean(node: Node) -> Cleaner:
-    node.background.clean()
-    await until(lambda: not node.background.cleaning)
-    return node.background.cleaners[node.partitions.folders[0]]
 
 
 def test_a_process_that_dies_takes_one_log_with_it_and_the_others_are_compacted_by_the_next(tmp_path: Path) -> None:

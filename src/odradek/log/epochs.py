@@ -111,7 +111,11 @@ class LeaderEpochs:
         """Forgets what was assigned for an append that failed. Where there is no room to say so, the next start cuts the file."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if len(kept) < len(self.entries):
-            self._write_if_room(kept)
+            try:
+                self._write(kept)
+            except DiskFull:
+                self._set(kept)
+                self.is_saved = False
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins here now: the epoch in which it does begins here too, those before it are gone."""
@@ -135,13 +139,6 @@ class LeaderEpochs:
     @staticmethod
     def _content(entries: list[EpochStart]) -> bytes:
         return format_rows([f"{epoch} {start}" for epoch, start in entries])
-
-    def _write_if_room(self, entries: list[EpochStart]) -> None:
-        try:
-            self._write(entries)
-        except DiskFull:
-            self._set(entries)
-            self.is_saved = False
 
     def _set(self, entries: list[EpochStart]) -> None:
         self.entries = entries
