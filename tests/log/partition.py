@@ -5,6 +5,7 @@ from typing import Any
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk
+from odradek.log.folder import LogFolder
 from odradek.log.loading import open_log
 from odradek.log.log import Appended, Log, Origin
 from odradek.log.producer import encode_snapshot
@@ -44,6 +45,10 @@ def opened(disk: Disk, config: LogConfig = SMALL, *, folder: str = FOLDER, clean
     disk.make_folder(folder)
     disk.sync_folder(os.path.dirname(folder))
     return open_log(disk, folder, config, now_ms=known.pop("now_ms", NOW_MS), clean=clean, **known)
+
+
+def folder_on(disk: Disk, config: LogConfig = SMALL) -> LogFolder:
+    return LogFolder(disk, "/disk/data", lambda _: config, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
 
 
 def new_log(**settings: Any) -> Log:

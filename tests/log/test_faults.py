@@ -11,21 +11,31 @@ import pytest
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import DiskFailed, DiskFull
-from odradek.log.folder import LogFolder
 from odradek.log.log import Log, Origin
 from odradek.log.lookup import aborted_between, offset_for_timestamp
 from odradek.log.names import TopicPartition
 from odradek.wire.batch import headers, set_offset_and_epoch
 from tests.log.disk import SimDisk
 from tests.log.model import check_indexes
-from tests.log.partition import NOW_MS, add, batch, end, fill, known, marker, new_log, opened, produced, sent, sim, written
+from tests.log.partition import (
+    NOW_MS,
+    add,
+    batch,
+    end,
+    fill,
+    folder_on,
+    known,
+    marker,
+    new_log,
+    opened,
+    produced,
+    sent,
+    sim,
+    written,
+)
 
 PARTITION = TopicPartition("orders", 0)
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0, file_delete_delay_ms=0, retention_bytes=0)
-
-
-def folder_on(disk: SimDisk) -> LogFolder:
-    return LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
 
 
 # -- a sync that fails
@@ -78,7 +88,7 @@ def test_the_recovery_point_stays_below_what_could_not_be_synced() -> None:
 @pytest.mark.parametrize("what", [".log", ".index", ".snapshot", "orders-0", "checkpoint.tmp", "/disk/data", "cleanshutdown.tmp"])
 def test_a_sync_that_fails_while_the_folder_is_closed_leaves_no_clean_mark(what: str) -> None:
     disk = SimDisk()
-    folder = folder_on(disk)
+    folder = folder_on(disk, SMALL)
     log = folder.create(PARTITION, UUID(int=4), NOW_MS)
     add(log, produced(0))
     log.flush(NOW_MS)
@@ -88,7 +98,7 @@ def test_a_sync_that_fails_while_the_folder_is_closed_leaves_no_clean_mark(what:
     disk.fail_sync(lambda path: path.endswith(what))
     with pytest.raises(DiskFailed):
         folder.close(NOW_MS)
-    again = folder_on(disk.crash("strict"))
+    again = folder_on(disk.crash("strict"), SMALL)
     assert not again.was_clean
     found = again.logs[PARTITION]
     assert found.damage is None
@@ -179,7 +189,7 @@ def test_what_is_appended_after_there_is_room_again_is_durable_when_flushed() ->
 
 def test_on_a_full_disk_reading_expiring_and_deleting_go_on() -> None:
     disk = SimDisk()
-    folder = folder_on(disk)
+    folder = folder_on(disk, SMALL)
     log = folder.create(PARTITION, UUID(int=4), NOW_MS)
     fill(log, 9)
     log.move_high_watermark(log.bases[-1])

@@ -5,11 +5,10 @@ from uuid import UUID
 
 from odradek.log.config import LogConfig
 from odradek.log.epochs import LEADER_EPOCHS
-from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from tests.log.disk import SimDisk, Step
-from tests.log.partition import FOLDER, NOW_MS, SMALL, add, batch, end, fill, new_log, opened, produced, sim, written
+from tests.log.partition import FOLDER, NOW_MS, add, batch, end, fill, folder_on, new_log, opened, produced, sim, written
 
 SIZE = len(batch())
 
@@ -117,7 +116,7 @@ def test_what_was_flushed_is_there_without_what_was_not() -> None:
 
 def test_the_checkpoint_of_the_recovery_point_follows_the_syncs() -> None:
     disk = SimDisk()
-    folder = LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    folder = folder_on(disk)
     log = folder.create(TopicPartition("orders", 0), UUID(int=3), NOW_MS)
     fill(log, 3)
     disk.steps.clear()
@@ -172,7 +171,7 @@ def test_appends_go_on_during_a_flush_and_are_not_promised_by_it() -> None:
 
 def test_a_flush_writes_nothing_into_the_folder_of_the_log_that_has_its_name_by_then() -> None:
     disk = SimDisk()
-    folder = LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    folder = folder_on(disk)
     log = folder.create(TopicPartition("orders", 0), UUID(int=3), NOW_MS)
     add(log, batch(), epoch=7)
     flush = log.start_flush()
@@ -185,7 +184,7 @@ def test_a_flush_writes_nothing_into_the_folder_of_the_log_that_has_its_name_by_
 
 def test_the_folder_of_a_log_is_not_renamed_while_a_flush_writes_there() -> None:
     disk = SimDisk()
-    folder = LogFolder(disk, "/disk/data", lambda _: SMALL, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
+    folder = folder_on(disk)
     log = folder.create(TopicPartition("orders", 0), UUID(int=3), NOW_MS)
     add(log, batch(), epoch=7)
     held: dict[str, bool] = {}

@@ -14,7 +14,7 @@ from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from tests.log.disk import NO_ROOM, SimDisk, SimFile
 from tests.log.model import check_indexes
-from tests.log.partition import NOW_MS, add, batch, end, known, produced, sim
+from tests.log.partition import NOW_MS, add, batch, end, folder_on, known, produced, sim
 
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=0, file_delete_delay_ms=0)
@@ -57,13 +57,9 @@ class FullDisk(SimDisk):
         super().sync_folder(path)
 
 
-def folder_on(disk: SimDisk) -> LogFolder:
-    return LogFolder(disk, "/disk/data", lambda _: CONFIG, now_ms=NOW_MS, jitter=lambda _: 0, unique_id=lambda: "0" * 32)
-
-
 def long_log() -> tuple[LogFolder, Log]:
     """Many segments, epochs, producers, transactions; all of it synced but for the end, and some of it compacted."""
-    folder = folder_on(FullDisk())
+    folder = folder_on(FullDisk(), CONFIG)
     log = folder.create(PARTITION, UUID(int=4), NOW_MS)
     for number in range(18):
         epoch = number // 4
@@ -90,7 +86,7 @@ def noted(disk: SimDisk) -> list[int]:
 
 def after_crash(log: Log, then: Cut = lambda _: None) -> list[object]:
     """What is known of it after a power loss, and after a kill, when something was done then."""
-    found = [folder_on(sim(log).crash(manner)).logs[PARTITION] for manner in ("strict", "kept")]
+    found = [folder_on(sim(log).crash(manner), CONFIG).logs[PARTITION] for manner in ("strict", "kept")]
     for each in found:
         assert each.damage is None
         then(each)
