@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from odradek.client.accumulator import Accumulator
 from odradek.client.batches import Batch, Compression, Delivery, payload, size_of
 from odradek.client.errors import KafkaError, Refused, TimedOut, Unreachable
-from odradek.client.lane import IN_FLIGHT_MAX, Lane
+from odradek.client.lane import IN_FLIGHT_MAX, Fate, Lane
 from odradek.client.records import TopicPartition
 from odradek.wire.batch import SEQUENCE_MASK, read_header
 from odradek.wire.compression import Codec
@@ -23,6 +23,7 @@ PLACE = TopicPartition("t", 0)
 DELIVERY_TIMEOUT_S = 1_000.0
 REMEMBERED = 5
 ROUNDS_MAX = 1_000
+FATES = ["heard", "heard", "heard", "answer lost", "never heard", "refused", "leads no more", "too large"]
 
 
 class Leader:
@@ -94,7 +95,9 @@ class Sending(RuleBasedStateMachine):
         batch.stamp(*batch.identity, Compression(Codec.NONE), is_transactional=False)
         return batch
 
-    @rule(fate=st.sampled_from(["heard", "heard", "heard", "answer lost", "never heard", "refused", "too large"]))
+    @rule(
+        fate=st.sampled_from(["heard", "heard", "heard", "answer lost", "never heard", "refused", "leads no more", "too large"])
+    )
     def leave(self, fate: str) -> None:
         batch = self._take()
         if batch is None:
@@ -109,6 +112,9 @@ class Sending(RuleBasedStateMachine):
             case "never heard":
                 self.answers.append((batch, None))
             case "refused":
+                self.answers.append((batch, ErrorCode.NOT_ENOUGH_REPLICAS))
+            case "leads no more":
+                self.leader.append(batch.data)
                 self.answers.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             case "too large":
                 self.answers.append((batch, ErrorCode.MESSAGE_TOO_LARGE))
@@ -122,20 +128,22 @@ class Sending(RuleBasedStateMachine):
             lane.retry(batch, Unreachable("lost"), is_uncertain=True, not_before_s=0)
         elif not isinstance(answer, ErrorCode):
             accumulator.succeed(lane, batch, answer, -1)
-        elif answer is ErrorCode.MESSAGE_TOO_LARGE:
-            if len(batch) > 1 and not batch.is_uncertain:
-                accumulator.split(lane, batch)
-            else:
-                accumulator.fail(lane, batch, Refused(answer))
-        elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.is_first(batch):
-            lane.retry(batch, Refused(answer), is_uncertain=False, not_before_s=0)
-        elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.is_uncertain:
-            accumulator.fail(lane, batch, Unreachable("lost"))
-        elif answer is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            lane.renumber(batch, Refused(answer))
         else:
             assert answer is not ErrorCode.INVALID_PRODUCER_EPOCH, "nothing is sent in an epoch that is over"
-            lane.retry(batch, Refused(answer), is_uncertain=False, not_before_s=0)
+            match lane.refused(batch, answer, may_renumber=True):
+                case Fate.AGAIN:
+                    lane.retry(batch, Refused(answer), is_uncertain=False, not_before_s=0)
+                case Fate.IN_PARTS:
+                    accumulator.split(lane, batch)
+                case Fate.RENUMBERED:
+                    lane.renumber(batch, Refused(answer))
+                case Fate.GIVEN_UP:
+                    accumulator.fail(lane, batch, Refused(answer))
+
+    @rule()
+    def start_again(self) -> None:
+        """A leader that does knows the last batch of a producer alone, where retention has taken those before it."""
+        self.leader.last = self.leader.last[-1:]
 
     @rule()
     def expire(self) -> None:
@@ -273,3 +281,25 @@ def test_what_took_too_long_says_what_stood_in_the_way() -> None:
     assert (batch.error.topic, batch.error.partition) == ("t", 0)
     assert "NOT_ENOUGH_REPLICAS" in str(batch.error)
     assert batch.error.__cause__ is lane.last_error
+
+
+def test_what_a_leader_of_the_past_may_have_written_gets_no_other_number() -> None:
+    """It says that it leads no more also of what it has appended, and another may have that."""
+    _, lane = lane_of(1)
+    batch = lane.take()
+    assert lane.refused(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER, may_renumber=True) is Fate.AGAIN
+    lane.retry(batch, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER), is_uncertain=False, not_before_s=0)
+    assert lane.take() is batch
+    assert lane.refused(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, may_renumber=True) is Fate.GIVEN_UP
+
+
+def test_a_batch_of_a_new_epoch_that_comes_back_stays_before_those_that_were_sent_in_the_old_one() -> None:
+    _, lane = lane_of(1, 1)
+    lane.is_known = True
+    first, second = lane.take(), lane.take()
+    for batch in (first, second):
+        lane.renumber(batch, Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    lane.begin_epoch(1, 1)
+    assert lane.take() is first
+    lane.retry(first, Unreachable("lost"), is_uncertain=True, not_before_s=0)
+    assert [*lane.queue] == [first, second]

@@ -15,15 +15,43 @@ Invariants
 
 from collections import deque
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 from odradek.client.batches import Batch
 from odradek.client.errors import KafkaError, TimedOut
 from odradek.client.records import TopicPartition
 from odradek.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, SEQUENCE_MASK
+from odradek.wire.errors import ErrorCode
 
 IN_FLIGHT_MAX: Final = 5  # batches of a partition whose numbers a broker remembers
 NOBODY: Final = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+OUT_OF_STEP: Final = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+NOT_WRITTEN: Final = (  # after others a broker may have appended it: one that leads no more says so of what it appended, too
+    OUT_OF_STEP
+    | TOO_LARGE
+    | {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+class Fate(Enum):
+    """Of a batch that was refused."""
+
+    AGAIN = "as it was"
+    IN_PARTS = "in two parts"
+    RENUMBERED = "under another number"
+    GIVEN_UP = "not again"
 
 
 class Lane:
@@ -117,6 +145,17 @@ class Lane:
         self.last_error = error
         self.not_before_s = max(self.not_before_s, not_before_s)
 
+    def refused(self, batch: Batch, code: ErrorCode, *, may_renumber: bool) -> Fate:
+        """How it is to go on, after this answer."""
+        batch.is_uncertain = batch.is_uncertain or code not in NOT_WRITTEN
+        if code in TOO_LARGE and len(batch) > 1:
+            return Fate.IN_PARTS
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.is_first(batch):
+            return Fate.AGAIN  # one before it has to go first
+        if code in OUT_OF_STEP and may_renumber and not batch.is_uncertain:
+            return Fate.RENUMBERED  # what was before it never comes
+        return Fate.AGAIN if code.retriable else Fate.GIVEN_UP
+
     def renumber(self, batch: Batch, error: KafkaError) -> None:
         """It was not written, and never will be with its number."""
         assert not batch.is_uncertain
@@ -125,8 +164,8 @@ class Lane:
         self.last_error = error
 
     def split(self, batch: Batch) -> None:
-        """It was too large, and goes again in two: their numbers are those that it had."""
-        assert not batch.is_uncertain
+        """It was too large, and goes again in two: their numbers are those that it had, so that a leader who has it as a whole
+        takes neither."""
         self._back(batch)
         first, second = batch.split()
         producer_id, epoch, sequence = batch.identity
@@ -134,6 +173,7 @@ class Lane:
             first.identity = (producer_id, epoch, sequence)
             second.identity = (producer_id, epoch, (sequence + len(first)) & SEQUENCE_MASK)
         first.attempts = second.attempts = batch.attempts
+        first.is_uncertain = second.is_uncertain = batch.is_uncertain
         place = self.queue.index(batch)
         self.queue.remove(batch)
         self.queue.insert(place, second)
@@ -143,7 +183,7 @@ class Lane:
         """Of those under way: whether all before it are written, or were given up, or will not be sent with their numbers."""
         if self.has_lost_number:
             return True
-        is_next = not self.queue or not self.queue[0].attempts or not is_before(self.queue[0], batch)
+        is_next = not self.queue or is_before(batch, self.queue[0])
         return self.in_flight[0] is batch and is_next
 
     def _back(self, batch: Batch) -> None:
@@ -180,7 +220,7 @@ class Lane:
 
 
 def is_before(batch: Batch, other: Batch) -> bool:
-    """By their numbers; what has none yet comes last. Without idempotence, what was sent comes before what was not."""
-    if other.identity[2] == NO_SEQUENCE or batch.identity[2] == NO_SEQUENCE:
-        return not other.attempts
+    """Whether one that was under way comes before one that waits: by their numbers; what has none is behind all that left."""
+    if other.identity[2] == NO_SEQUENCE:
+        return True
     return (other.identity[2] - batch.identity[2]) & SEQUENCE_MASK < SEQUENCE_MASK // 2

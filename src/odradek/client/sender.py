@@ -17,22 +17,13 @@ from odradek.client.batches import Batch, Compression
 from odradek.client.cluster import Cluster
 from odradek.client.errors import KafkaError, Refused, Unreachable, refused
 from odradek.client.identity import NAMES_UNTIL, Identity
-from odradek.client.lane import NOBODY, Lane
+from odradek.client.lane import NOBODY, Fate, Lane
 from odradek.client.metadata import Broker
 from odradek.client.records import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ProduceRequest, ProduceResponse
 
 REQUESTS_MAX: Final = 5
-UNCERTAIN: Final = frozenset(
-    {
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    }
-)
 MOVED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -43,10 +34,6 @@ MOVED: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-OUT_OF_STEP: Final = frozenset(
-    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
-)
-TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class Sender:
@@ -280,20 +267,18 @@ class Sender:
         if told.record_errors:
             reasons = "; ".join(f"record {each.batch_index}: {each.batch_index_error_message}" for each in told.record_errors)
             error = Refused(error.code, reasons, topic=lane.place.topic, partition=lane.place.partition)
-        identity, code = self.identity, error.code
-        is_transactional = identity is not None and identity.transactional_id is not None
-        if code in TOO_LARGE and len(batch) > 1 and not batch.is_uncertain:  # which may be there as a whole
-            self.accumulator.split(lane, batch)
-        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not lane.is_first(batch):
-            self._retry(lane, batch, error, is_uncertain=False)  # one before it has to go first
-        elif code in OUT_OF_STEP and not batch.is_uncertain and identity is not None and not is_transactional:
-            lane.renumber(batch, error)  # what was before it never comes
-        elif error.is_retriable:
-            if code in MOVED:
-                self.cluster.refresh_soon()
-            self._retry(lane, batch, error, is_uncertain=code in UNCERTAIN)
-        else:
-            self.accumulator.fail(lane, batch, error)
+        identity = self.identity
+        if error.code in MOVED:
+            self.cluster.refresh_soon()
+        match lane.refused(batch, error.code, may_renumber=identity is not None and identity.transactional_id is None):
+            case Fate.AGAIN:
+                self._retry(lane, batch, error, is_uncertain=False)
+            case Fate.IN_PARTS:
+                self.accumulator.split(lane, batch)
+            case Fate.RENUMBERED:
+                lane.renumber(batch, error)
+            case Fate.GIVEN_UP:
+                self.accumulator.fail(lane, batch, error)
 
     def _retry(self, lane: Lane, batch: Batch, error: KafkaError, *, is_uncertain: bool) -> None:
         if self.is_closed:
