@@ -308,6 +308,23 @@ def test_a_snapshot_of_which_a_piece_could_not_be_written_is_fetched_from_its_be
     assert request.topics[0].partitions[0].position == 0
 
 
+def test_while_a_snapshot_is_installed_nothing_is_fetched_from_the_next_leader() -> None:
+    """The log would grow by what that one has, and then be thrown away for the snapshot."""
+    one = One().follows(2)
+    snapshot = SnapshotId(7, 1)
+    data = snapshot_bytes(snapshot, 1, voters_of(1, 2, 3))
+    one.hears(one.sent(FetchRequest)[2], offers(2, 1, snapshot))
+    one.hears(one.sent(FetchSnapshotRequest)[2], snapshot_answer(1, snapshot, data, 0, 9999))
+    one.follows(3, 2)
+    one.passes(100)
+    assert 3 not in one.sent(FetchRequest)
+    one.log.begin_at(snapshot, data)
+    one.does(one.raft.installed(snapshot, 1, voters_of(1, 2, 3), one.now_ms))
+    request = one.sent(FetchRequest)[3].request
+    assert isinstance(request, FetchRequest)
+    assert request.topics[0].partitions[0].fetch_offset == 7
+
+
 @pytest.mark.parametrize(
     "gone",
     [

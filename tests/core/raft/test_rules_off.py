@@ -11,7 +11,6 @@ import pytest
 
 from odradek.core.raft.effects import QuorumBroken
 from odradek.core.raft.following import Following
-from odradek.core.raft.states import Follower
 from tests.core.raft.histories import SHAPES, begin, check_stays, disturb
 from tests.core.raft.invariants import Broken
 from tests.sim.mutants import quorum
@@ -30,9 +29,9 @@ class Rule(NamedTuple):
 def synced_fetch(patch: Patch) -> None:
     known = Following.is_busy
 
-    def is_busy(following: Following, state: Follower) -> bool:
+    def is_busy(following: Following) -> bool:
         following.quorum.synced_offset = following.quorum.log.end_offset
-        return known(following, state)
+        return known(following)
 
     patch.setattr(Following, "is_busy", is_busy)
 

@@ -33,18 +33,17 @@ class Following:
 
     # -- what to send next
 
-    def is_busy(self, state: Follower) -> bool:
+    def is_busy(self) -> bool:
         """Whether what was fetched is still on its way to the disk."""
         quorum = self.quorum
-        is_installing = state.download is not None and state.download.is_whole
         is_written = any(isinstance(effect, Append | Truncate) for effect in quorum.effects)  # when this input is done
-        return is_installing or is_written or quorum.synced_offset < quorum.log.end_offset
+        return quorum.is_installing or is_written or quorum.synced_offset < quorum.log.end_offset
 
     def poll(self, state: Follower, now_ms: int) -> int:
         quorum = self.quorum
         if any(isinstance(effect, Truncate) for effect in quorum.effects):
             return now_ms  # when the log is cut
-        if quorum.is_stopping or self.is_busy(state):
+        if quorum.is_stopping or self.is_busy():
             return NEVER_MS
         deadline_ms = state.fetch_deadline_ms if quorum.may_campaign else NEVER_MS
         if state.update_deadline_ms <= now_ms:
@@ -137,7 +136,7 @@ class Following:
         if partition.error_code != ErrorCode.NONE or not isinstance(state, Follower):
             return False
         asked = request.topics[0].partitions[0]
-        if (asked.last_fetched_epoch, asked.fetch_offset) != quorum.last or self.is_busy(state):
+        if (asked.last_fetched_epoch, asked.fetch_offset) != quorum.last or self.is_busy():
             return True  # the log is another one than when this was asked for
         if partition.diverging_epoch.epoch >= 0:
             self._truncate(partition.diverging_epoch)
@@ -228,7 +227,7 @@ class Following:
         quorum.do(WriteSnapshot(snapshot, download.position, data))
         download.position += len(data)
         if download.position == partition.size:
-            download.is_whole = True
+            download.is_whole = quorum.is_installing = True
             quorum.do(InstallSnapshot(snapshot))
         self._heard(state, now_ms)
         return True

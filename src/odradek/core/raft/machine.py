@@ -157,9 +157,9 @@ class Raft:
         """The log is on disk up to an offset."""
         quorum = self._quorum
         assert offset <= quorum.log.end_offset
-        was_busy = isinstance(quorum.state, Follower) and self._following.is_busy(quorum.state)
+        was_busy = isinstance(quorum.state, Follower) and self._following.is_busy()
         quorum.synced_offset = max(quorum.synced_offset, offset)
-        if was_busy and isinstance(quorum.state, Follower) and not self._following.is_busy(quorum.state):
+        if was_busy and isinstance(quorum.state, Follower) and not self._following.is_busy():
             self._following.installed(now_ms)
         if isinstance(quorum.state, Leader):
             self._leading.count(quorum.state)
@@ -169,6 +169,7 @@ class Raft:
         """The log begins at a snapshot that was fetched, with the voters that it names."""
         quorum = self._quorum
         assert quorum.log.end_offset == snapshot.offset
+        quorum.is_installing = False
         quorum.history.note_snapshot(snapshot, kraft_version, voters)
         quorum.synced_offset = snapshot.offset
         quorum.advance(snapshot.offset)
@@ -177,6 +178,7 @@ class Raft:
 
     def install_failed(self, now_ms: int) -> list[Effect]:
         """A snapshot that was fetched is not sound, or a piece of it could not be written; the leader is asked again."""
+        self._quorum.is_installing = False
         state = self._quorum.state
         if isinstance(state, Follower):
             state.download = None
@@ -242,7 +244,7 @@ class Raft:
             return min(self._changing.poll(state, now_ms), self._leading.poll(state, now_ms))
         if isinstance(state, Follower):
             is_late = quorum.may_campaign and not quorum.is_stopping and state.fetch_deadline_ms <= now_ms
-            if is_late and (state.leader_is_gone or not self._following.is_busy(state)):
+            if is_late and (state.leader_is_gone or not self._following.is_busy()):
                 self._electing.campaign(now_ms)
                 return now_ms
             return self._following.poll(state, now_ms)

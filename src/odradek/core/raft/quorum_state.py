@@ -69,6 +69,7 @@ class QuorumState:
         self.synced_offset = log.end_offset
         self.high_watermark = UNKNOWN
         self.is_stopping = False
+        self.is_installing = False  # a snapshot, also when another leads by now than who sent it: the log is to begin with it
         self.state: State = Unattached(election.epoch, NEVER_MS)
         self._told = LeaderIs(NOBODY, -1)
 
