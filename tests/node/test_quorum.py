@@ -5,6 +5,8 @@ import errno
 import json
 from collections.abc import Coroutine
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import msgspec
 import pytest
@@ -403,6 +405,31 @@ def test_what_is_appended_while_the_leadership_is_lost_is_not_waited_for() -> No
         with pytest.raises(Refused) as refused:
             await host.quorum.commit(offset)
         assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+    run(story())
+
+
+def test_a_snapshot_that_is_overtaken_by_one_of_the_leader_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be told to followers who need a newer one, and the log would never be let go of again."""
+    disk, newer, may_write = new_disk(), SnapshotId(1000, 5), Event()
+
+    def write_late(*written: Any) -> int:
+        may_write.wait()
+        return write_snapshot(*written)
+
+    monkeypatch.setattr("odradek.node.snapshots.write_snapshot", write_late)
+
+    async def story() -> None:
+        quorum = (await started(disk, FOLDER)).quorum
+        taking = asyncio.create_task(quorum.snapshots.take())
+        await asyncio.sleep(0)
+        quorum._input(lambda _: [WriteSnapshot(newer, 0, b"".join(snapshot_batches()))])
+        quorum.machine.installed = lambda *_: []  # type: ignore[method-assign]
+        await quorum._install(newer)
+        may_write.set()
+        assert await taking is None
+        assert quorum.metadata_log.snapshots == [newer]
+        assert names(disk, ".checkpoint") == [newer.name]
 
     run(story())
 

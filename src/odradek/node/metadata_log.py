@@ -204,6 +204,14 @@ class MetadataLog:
     def snapshot_bytes(self, snapshot: SnapshotId, position: int, bytes_max: int) -> bytes:
         return self.disk.open(f"{self.folder}/{snapshot.name}").read(position, bytes_max)
 
+    def took(self, snapshot: SnapshotId) -> bool:
+        """One that was made here is written. False when the log begins behind it by now: then it is of no use."""
+        if snapshot.offset < self.log.start_offset:
+            self.disk.remove(f"{self.folder}/{snapshot.name}")
+            return False
+        self.snapshots.append(snapshot)
+        return True
+
     # -- a snapshot that the leader sends
 
     def write_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:

@@ -58,7 +58,7 @@ class Snapshots:
             self.task = None
 
     async def take(self) -> SnapshotId | None:
-        """A snapshot of the image; None when there is one already."""
+        """A snapshot of the image; None when there is one already, or one of the leader stands for all that it holds by now."""
         image = self.image
         snapshot = SnapshotId(image.offset + 1, image.epoch)
         self.bytes_since = 0
@@ -75,8 +75,7 @@ class Snapshots:
         )
         write = partial(write_snapshot, self.disk, self.metadata_log.folder, snapshot, batches)
         await asyncio.get_running_loop().run_in_executor(None, write)
-        self.metadata_log.snapshots.append(snapshot)
-        return snapshot
+        return snapshot if self.metadata_log.took(snapshot) else None
 
     def _clean(self) -> None:
         self.metadata_log.clean(self.now_ms())
