@@ -15,8 +15,16 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.metadata.features import UnsupportedFeature
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.snapshot import snapshot_records
-from odradek.core.raft.batches import SnapshotId, encode_snapshot
-from odradek.core.raft.effects import InstallSnapshot, LostLeadership, QuorumBroken, Truncate, WriteSnapshot
+from odradek.core.raft.batches import SnapshotId, encode_snapshot, metadata_batch
+from odradek.core.raft.effects import (
+    Append,
+    HighWatermark,
+    InstallSnapshot,
+    LostLeadership,
+    QuorumBroken,
+    Truncate,
+    WriteSnapshot,
+)
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import DiskFailed, DiskFull, RealDisk
 from odradek.log.names import FileKind
@@ -430,6 +438,28 @@ def test_a_snapshot_that_is_overtaken_by_one_of_the_leader_is_dropped(monkeypatc
         assert await taking is None
         assert quorum.metadata_log.snapshots == [newer]
         assert names(disk, ".checkpoint") == [newer.name]
+
+    run(story())
+
+
+def test_a_snapshot_is_made_of_what_is_synced_here() -> None:
+    """A follower that is behind hears with the records themselves that they are committed. Were there a snapshot of them when
+    the power goes, what is torn would be below it, where nothing is ever cut off: the node would not start."""
+    disk, config = new_disk(), with_log(max_record_bytes_between_snapshots=1)
+
+    async def story() -> None:
+        quorum = (await started(disk, FOLDER, config)).quorum
+        while quorum.snapshots.task is not None:
+            await asyncio.wait([quorum.snapshots.task])
+        quorum._flush_soon = lambda: None  # type: ignore[method-assign]  # it takes long
+        end = quorum.end_offset
+        batch = metadata_batch([topic(1)], base_offset=end, epoch=1, now_ms=1)
+        quorum._input(lambda _: [LostLeadership(1), Append(batch, end), HighWatermark(end + 1)])
+        assert list(quorum.image.topics) == ["topic-1"]
+        while quorum.snapshots.task is not None:
+            await asyncio.wait([quorum.snapshots.task])
+        again = MetadataLog(disk.crash("torn", kept_bytes=70), FOLDER, CONFIG.log, 1)
+        assert again.end_offset == end
 
     run(story())
 

@@ -85,6 +85,11 @@ class Raft:
         return self._quorum.high_watermark
 
     @property
+    def synced_offset(self) -> int:
+        """Up to where the log is on disk here; what is committed may be ahead of it."""
+        return self._quorum.synced_offset
+
+    @property
     def voters(self) -> VoterSet:
         return self._quorum.history.voters
 
