@@ -157,6 +157,8 @@ class Partitions:
                 self._take_role(self.image.topics_by_id[topic_id], index)
                 self._report_directory(self.image.topics_by_id[topic_id], index)
         await self._leave(delta)
+        if delta.brokers:
+            self.advance()
         for kind, topic_name in delta.configs:
             if kind == TOPIC_RESOURCE:
                 self.configure(topic_name)
@@ -401,15 +403,18 @@ class Partitions:
             self.committed(partition)
 
     def tick(self) -> None:
-        """To be called twice in `replica.lag.time.max.ms`: looks for followers that have fallen behind."""
+        """To be called twice in `replica.lag.time.max.ms`: looks for followers that have fallen behind, and waits for them no
+        longer."""
         now_ms = self.monotonic_ms()
         for leader, partition in self.by_leader.items():
             leader.tick(now_ms)
             if leader.unsent is not None:
                 self.isr_reports.changed(partition)
+            if leader.advance(now_ms):
+                self.committed(partition)
 
     def advance(self) -> None:
-        """The session of this node is certain again: what waited for that goes on."""
+        """The session of this node is certain again, or others have come or gone: what waited for that goes on."""
         now_ms = self.monotonic_ms()
         for leader, partition in self.by_leader.items():
             if leader.advance(now_ms):

@@ -4,7 +4,7 @@ from odradek.core.partition.isr_changes import IsrChanges
 from odradek.core.partition.leader import Leader
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import AlterPartitionRequest, AlterPartitionResponse
-from tests.core.partition.leading import fetch, leading, state
+from tests.core.partition.leading import broker, fetch, leading, state
 
 TOPIC = b"t" * 16
 
@@ -82,6 +82,19 @@ def test_leaders_whose_high_watermark_moved_are_given() -> None:
     alone = AlterPartitionResponse.PartitionData(partition_index=0, leader_epoch=5, isr=[1], partition_epoch=11)
     assert list(changes.answered(response(alone), 0)) == [leader]
     assert leader.high_watermark == 10
+
+
+def test_so_are_those_that_waited_for_who_is_not_taken_in() -> None:
+    """All others have the record, and nothing more may come that makes the leader look."""
+    leader = leading(state((1, 2)), log_end=10)
+    fetch(leader, 3, 10)
+    changes, _ = sent(leader)
+    leader.appended(11, 0)
+    fetch(leader, 2, 11)
+    assert leader.high_watermark == 10
+    leader.brokers[3] = broker(3, fenced=True)  # type: ignore[index]
+    assert list(changes.answered(response(answer(0, ErrorCode.INELIGIBLE_REPLICA)), 0)) == [leader]
+    assert leader.high_watermark == 11
 
 
 def test_a_request_that_failed_as_a_whole_is_sent_again() -> None:

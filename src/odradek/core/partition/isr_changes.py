@@ -68,6 +68,8 @@ class IsrChanges:
                     leader.refused(change, each.error_code)
                     if leader.unsent is not None:
                         self.add(key, leader)
+                    elif leader.advance(now_ms):
+                        moved.append(leader)
                 elif leader.answered(change, tuple(each.isr), each.leader_epoch, each.partition_epoch, now_ms):
                     moved.append(leader)
         self.failed()
