@@ -1,16 +1,23 @@
-"""A broker tells the controller of folders that failed, in every heartbeat; when no controller hears of one in time, it ends."""
+"""A broker tells the controller of folders that failed, in every heartbeat; when no controller hears of one in time, it ends. And
+it leads as long as it is heard of."""
 
 import asyncio
+from pathlib import Path
 
 from odradek.core.partition.broker_session import BrokerSession
+from odradek.core.raft.effects import AppendControl
 from odradek.node.lifecycle import Lifecycle
 from odradek.node.machine import Machine
+from odradek.wire.control import ControlType
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
 from odradek.wire.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest
+from tests.core.raft.memory import voter_of
+from tests.node.inside import new_node, running
 
 FOLDER, OTHER = b"f" * 16, b"o" * 16
 SECONDS_MAX = 20
+DAY_MS = 24 * 3600 * 1000
 
 
 class Link:
@@ -68,5 +75,22 @@ def test_every_heartbeat_names_all_folders_that_failed_and_what_is_known_ends_no
         for folder in (FOLDER, OTHER):
             life._check_told(folder)
         assert not failed.done()
+
+    asyncio.run(run())
+
+
+def test_who_voted_alone_leads_as_long_as_it_is_heard_of_once_others_vote_too(tmp_path: Path) -> None:
+    """One of them may come to control the cluster, and this node be cut off: it would tell old offsets for ever."""
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node:
+            quorum, later_ms = node.quorum, node.machine.boot_ms() + DAY_MS
+            offset, voters = quorum.end_offset, quorum.voters.with_added(voter_of(2)).to_record()
+            assert node.session.is_certain(later_ms)
+            quorum.machine._quorum.history.note(offset, voters)
+            quorum._do(AppendControl([(ControlType.KRAFT_VOTERS, voters)], offset, quorum.epoch))
+            assert node.session.is_certain(node.machine.boot_ms())
+            assert not node.session.is_certain(later_ms)
+            quorum.machine._quorum.history.truncate(offset)  # so that it can stop
 
     asyncio.run(run())

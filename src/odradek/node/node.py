@@ -233,8 +233,9 @@ class Node:
         log_folders = open_log_folders(
             folders, self.log_dir_paths, lambda topic: log_config(self.topic_config(topic)), self.machine
         )
-        is_alone = self.quorum.voters.ids == [self.node_id]
-        self.session = BrokerSession.alone() if is_alone else BrokerSession(self.config.integer("broker.session.timeout.ms"))
+        is_alone, timeout_ms = self.quorum.voters.ids == [self.node_id], self.config.integer("broker.session.timeout.ms")
+        self.session = BrokerSession.alone() if is_alone else BrokerSession(timeout_ms)
+        self.quorum.on_voters = partial(self._look_at_voters, timeout_ms)
         self.partitions = Partitions(
             self.node_id,
             log_folders,
@@ -274,6 +275,11 @@ class Node:
         )
         await self._join()
         self.background = Background(self.partitions, self.config, self.timers, self.reserve, self._follow_soon)
+
+    def _look_at_voters(self, timeout_ms: int) -> None:
+        """Who is no longer the only voter leads as long as the controller hears of it."""
+        if self.quorum.voters.ids != [self.node_id]:
+            self.session.not_alone(timeout_ms, self.machine.boot_ms())
 
     async def _join(self) -> None:
         """Becomes a broker of the cluster, with the partitions that the metadata gives to it."""

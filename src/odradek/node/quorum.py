@@ -111,6 +111,7 @@ class Quorum:
         self.failure: BaseException | None = None
         self.on_active: Callable[[], None] = lambda: None
         self.on_inactive: Callable[[], None] = lambda: None
+        self.on_voters: Callable[[], None] = lambda: None
         self.applied_offset = self.image.offset + 1  # of the next record that goes into the image
         self._epoch_start = 0
         self._failed: list[Callable[[BaseException], None]] = []
@@ -252,6 +253,7 @@ class Quorum:
                 now_ms = self.now_ms()
                 batch = control_batch(messages, base_offset=base_offset, epoch=epoch, now_ms=now_ms)
                 self._append(batch, [], epoch, now_ms)
+                self.on_voters()  # they may be others now
             case Append(records, _):
                 self._with_reserve(partial(self.log.append_as_follower, bytes(records), now_ms=self.now_ms()))
                 self._flush_soon()

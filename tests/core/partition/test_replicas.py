@@ -267,6 +267,21 @@ def test_a_leader_with_one_replica_that_is_woken_acknowledges_nothing() -> None:
     assert leader.high_watermark == 0
 
 
+def test_a_leader_that_voted_alone_acknowledges_nothing_when_it_is_woken_after_others_came_to_vote() -> None:
+    """Seen to fail without `not_alone`: 2."""
+    session = BrokerSession.alone(101)
+    session.heartbeat_answered(0, 10)
+    session.not_alone(9000, 1000)
+    leader = leading(state((1,)), now_ms=1000, session=session)
+    assert leader.appended(1, 9999)
+    leader.appended(2, 10_000)
+    assert leader.high_watermark == 1
+    session.heartbeat_answered(10_000, 10_010)
+    assert session.metadata_confirmed(10_015, 10_020)
+    session.not_alone(9000, 18_000)
+    assert not session.is_certain(19_000)
+
+
 def test_a_heartbeat_alone_does_not_bring_certainty_back() -> None:
     """It may have unfenced a broker whose partitions are led by others. Seen to fail when any heartbeat moves the lease."""
     leader, session = woken()

@@ -31,10 +31,17 @@ class BrokerSession:
 
     @classmethod
     def alone(cls, broker_epoch: int = -1) -> "BrokerSession":
-        """Of a node that is the whole cluster: nobody could lead in its place."""
+        """Of a node that votes alone: nobody else could decide that another leads in its place."""
         session = cls(FOREVER_MS, broker_epoch)
         session.certain_until_ms = FOREVER_MS
         return session
+
+    def not_alone(self, timeout_ms: int, now_ms: int) -> None:
+        """From now on others vote too, and what one of them decides need not be heard of here. None of them does yet, and who
+        comes to control the cluster gives every broker the whole time-out."""
+        if self.timeout_ms == FOREVER_MS:
+            self.timeout_ms = timeout_ms
+            self.certain_until_ms = self.leased_until_ms = now_ms + timeout_ms
 
     def is_certain(self, now_ms: int) -> bool:
         return now_ms < self.certain_until_ms
