@@ -236,6 +236,17 @@ def test_and_when_it_was_truncated_and_has_grown_again() -> None:
     check_thrown_away(of, partition, outcome)
 
 
+def test_and_when_only_its_last_segment_was_truncated_and_has_grown_again() -> None:
+    """It is the same segment, and closed as before, with other records in it."""
+    of = Compacted()
+    partition, outcome = started(of)
+    of.log.truncate_to(5, of.now_ms)
+    write(of, 2, b"other")
+    of.log.roll(of.now_ms)
+    write(of, 1, b"other")
+    check_thrown_away(of, partition, outcome)
+
+
 def test_and_when_segments_expired_meanwhile() -> None:
     of = Compacted(cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=2 * SIZE)
     partition, outcome = started(of)

@@ -43,13 +43,21 @@ class Range(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
+class Running(NamedTuple):
+    """A job, as the log was when it was handed out."""
+
+    log: Log
+    segments: list[Segment]
+    cuts: int  # a segment that was cut may have grown, and be closed, again
+
+
 class Cleaner:
     """The compactions of one log folder."""
 
     def __init__(self, folder: LogFolder, memory_bytes: int = MEMORY_BYTES) -> None:
         self.folder = folder
         self.memory_bytes = memory_bytes
-        self.running: dict[TopicPartition, tuple[Log, list[Segment]]] = {}
+        self.running: dict[TopicPartition, Running] = {}
         self.set_aside: WeakKeyDictionary[Log, str] = WeakKeyDictionary()  # not what has the name of one that was deleted
 
     def range_of(self, partition: TopicPartition, now_ms: int) -> Range:
@@ -109,7 +117,7 @@ class Cleaner:
             memory_bytes=self.memory_bytes,
             now_ms=now_ms,
         )
-        self.running[partition] = (log, segments)
+        self.running[partition] = Running(log, segments, log.cuts)
         return job
 
     def finish(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> bool:
@@ -123,7 +131,8 @@ class Cleaner:
 
     def finishing(self, partition: TopicPartition, outcome: Outcome, now_ms: int) -> Generator[Callable[[], None], None, bool]:
         """The same, step by step: what it yields waits for the disk, and is to be run on any thread before it goes on."""
-        log, segments = self.running[partition]
+        running = self.running[partition]
+        log, segments, _ = running
         by_base = {segment.base_offset: segment for segment in segments}
         points = self.folder.recovery_points()  # above a recovery point, a gap between segments is taken for a loss
         yield self.folder.saving(points)
@@ -131,10 +140,10 @@ class Cleaner:
         for bases, size in outcome.groups:
             new = Segment(log.disk, log.folder, bases[0], log.config, size=size, created_ms=now_ms, state=FileState.CLEANED)
             old = [by_base[base] for base in bases]
-            swapped = swapped and self._is_current(partition, log, old)
+            swapped = swapped and self._is_current(partition, running, old)
             if swapped:
                 yield partial(announce, log, new)
-                swapped = self._is_current(partition, log, old)
+                swapped = self._is_current(partition, running, old)
             if swapped:
                 log.swap_segments(old, new, now_ms)
             elif self.folder.logs.get(partition) is log:
@@ -151,15 +160,16 @@ class Cleaner:
 
     def is_there(self, partition: TopicPartition) -> bool:
         """Whether the log of a job, and all that it reads of it, is still where the job finds it."""
-        return self._is_current(partition, *self.running[partition])
+        running = self.running[partition]
+        return self._is_current(partition, running, running.segments)
 
-    def _is_current(self, partition: TopicPartition, log: Log, segments: list[Segment]) -> bool:
-        return self.folder.logs.get(partition) is log and log.has_closed(segments)
+    def _is_current(self, partition: TopicPartition, running: Running, segments: list[Segment]) -> bool:
+        log = running.log
+        return self.folder.logs.get(partition) is log and log.cuts == running.cuts and log.has_closed(segments)
 
     def fail(self, partition: TopicPartition, reason: str) -> None:
         """The log cannot be cleaned: it is damaged, or the disk is."""
-        log, _ = self.running.pop(partition)
-        self.set_aside[log] = reason
+        self.set_aside[self.running.pop(partition).log] = reason
 
     def postpone(self, partition: TopicPartition) -> None:
         """There was no room for the result, or what was to be compacted has gone; the log is as it was."""
