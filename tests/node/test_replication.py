@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import AsyncMock
@@ -11,7 +12,7 @@ import pytest
 
 from odradek.core.metadata.brokers import Endpoint
 from odradek.core.partition.fetcher import FetcherSettings, Work
-from odradek.core.partition.follower import Action, Follower
+from odradek.core.partition.follower import TAKE_WATERMARKS, Action, Follower
 from odradek.log.log import Log
 from odradek.node.machine import Machine
 from odradek.node.replication import EARLIEST, Replication, Source, begin_within_batch
@@ -130,6 +131,34 @@ def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_fo
             await until(lambda: bool(log.cuts))
             await source.close()
         assert [each for each in told if "sent" in each] == ["what node 9 has sent cannot be taken"]  # and not of connections
+
+    asyncio.run(story())
+
+
+def test_a_log_that_is_copied_anew_counts_again_when_it_has_what_its_leader_had() -> None:
+    """And not when it has what its leader knows to be committed: one that was just elected knows less than there is."""
+
+    async def story() -> None:
+        follower, log, counted, asked = follower_of(1), CutLog(), list[object](), list[Message]()
+        key = (follower.topic_id, follower.index)
+
+        def end_at_three(request: Message) -> Message:
+            asked.append(request)
+            found = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=3)
+            return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t1", partitions=[found])])
+
+        async with other_side(answering(end_at_three)) as port:
+            replication = replication_from(port, {follower: cast("Log", log)})
+            replication.partitions.copied_anew = {key: None}
+            replication.partitions.caught_up = counted.append  # type: ignore[assignment,method-assign]
+            replication.take_watermarks = partial(Replication.take_watermarks, replication)  # type: ignore[method-assign]
+            source = Source(replication, 9, 0)
+            for end in (2, 2, 3):
+                log.end_offset = end
+                await source._take(Work(follower, TAKE_WATERMARKS, FetchResponse.PartitionData(high_watermark=0)))
+                assert counted == ([key] if end == 3 else [])
+            await source.close()
+        assert len(asked) == 1
 
     asyncio.run(story())
 

@@ -172,8 +172,10 @@ class Source:
                     await replication.append(follower, log, work.answer.records)
                     if follower in replication.logs:
                         replication.take_watermarks(follower, log, work.answer)
+                        await self._look_at_copy(follower, log)
                 case Action.TAKE_WATERMARKS:
                     replication.take_watermarks(follower, log, work.answer)
+                    await self._look_at_copy(follower, log)
                 case Action.ASK_OFFSETS:
                     told = await self._told(follower)
                     if follower in replication.logs:  # not stopped meanwhile: this node may lead the partition by now
@@ -205,22 +207,40 @@ class Source:
         offsets = []
         epoch, code = follower.leader_epoch, 0
         for timestamp in (EARLIEST, LATEST):
-            wanted = ListOffsetsRequest.ListOffsetsPartition(
-                partition_index=follower.index, current_leader_epoch=epoch, timestamp=timestamp
-            )
-            topic = ListOffsetsRequest.ListOffsetsTopic(name=follower.topic, partitions=[wanted])
-            request = ListOffsetsRequest(replica_id=self.replication.node_id, topics=[topic])
-            try:
-                answer = await self._ask(request, ListOffsetsResponse)
-            except Unreachable:
+            found = await self._offset(follower, timestamp)
+            if found is None:
                 follower.delay(self.replication.now_ms(), self.fetcher.settings.backoff_ms)
                 return Step(Action.NONE)
-            found = answer.topics[0].partitions[0]
             offsets.append(found.offset)
             code = code or found.error_code
         return follower.offsets_told(
             epoch, code, offsets[0], offsets[1], self.replication.now_ms(), self.fetcher.settings.backoff_ms
         )
+
+    async def _offset(self, follower: Follower, timestamp: int) -> ListOffsetsResponse.ListOffsetsPartitionResponse | None:
+        """What the leader says about one of its ends; None when it cannot be asked."""
+        wanted = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=follower.index, current_leader_epoch=follower.leader_epoch, timestamp=timestamp
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=follower.topic, partitions=[wanted])
+        request = ListOffsetsRequest(replica_id=self.replication.node_id, topics=[topic])
+        try:
+            answer = await self._ask(request, ListOffsetsResponse)
+        except Unreachable:
+            return None
+        return answer.topics[0].partitions[0]
+
+    async def _look_at_copy(self, follower: Follower, log: Log) -> None:
+        """A log that is copied anew counts again when it has what its leader had at the begin. What that one knows to be
+        committed is less, when it was just elected: who is eligible has to have all of it."""
+        replication, key = self.replication, (follower.topic_id, follower.index)
+        if key not in replication.partitions.copied_anew:
+            return
+        if follower.leader_end < 0:
+            found = await self._offset(follower, LATEST)
+            follower.leader_end = found.offset if found is not None and not found.error_code else -1
+        if follower in replication.logs and 0 <= follower.leader_end <= log.end_offset:
+            replication.partitions.caught_up(key)
 
     def _close_channel(self) -> None:
         if self.channel is not None:
@@ -330,8 +350,6 @@ class Replication:
                 partition.advanced()
         if marks.log_start > log.start_offset:
             log.move_start(marks.log_start)
-        if self.partitions.copied_anew and log.end_offset >= answer.high_watermark:
-            self.partitions.caught_up((follower.topic_id, follower.index))
 
     async def close(self) -> None:
         await asyncio.gather(*(source.close() for source in self.sources.values()))

@@ -79,6 +79,7 @@ class Follower:
         "is_asking",
         "is_failed",
         "lag",
+        "leader_end",
         "leader_epoch",
         "leader_id",
         "log",
@@ -103,6 +104,7 @@ class Follower:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.lag = UNKNOWN  # how far the high watermark is ahead
+        self.leader_end = UNKNOWN  # of a log that is copied anew: where the leader's ended when it was first asked
         self.delayed_until_ms = NEVER_MS
         self.retries = 0  # since the last answer that could be used
         self.is_asking = False  # where the leader's log starts and ends
