@@ -7,7 +7,7 @@ from odradek.core.controller.leadership import ELECTIONS_MAX, balance_leaders, e
 from odradek.core.controller.reassignments import alter_reassignments, list_reassignments
 from odradek.core.controller.replication import ReplicationRules
 from odradek.core.metadata.image import MetadataImage
-from odradek.core.metadata.topics import RECOVERING, Partition
+from odradek.core.metadata.topics import LOST_DIRECTORY, NO_LEADER, RECOVERING, Partition
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     AlterPartitionReassignmentsRequest,
@@ -144,6 +144,17 @@ def test_a_partition_learns_its_folder_and_one_in_a_failed_folder_has_another_le
     assert (partition(image).directories[0], partition(image).leader) == (folder_of(1), 1)
     assert assign(image, b"a folder of none") == 0
     assert (partition(image).leader, partition(image).isr) == (2, (2,))
+
+
+def test_a_replica_that_was_lost_and_is_there_again_leads_where_nobody_does() -> None:
+    """As when a disk that was full has room: its broker was there all the time, and nothing else asks for an election."""
+    image = image_of([1, 2], [1], leader=NO_LEADER)
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, directories=[LOST_DIRECTORY, folder_of(2)]))
+    assert assign(image, b"a folder of none") == 0
+    assert partition(image).leader == NO_LEADER
+    image.replay(PartitionChangeRecord(topic_id=TOPIC, partition_id=0, directories=[LOST_DIRECTORY, folder_of(2)]))
+    assert assign(image, folder_of(1)) == 0
+    assert (partition(image).directories[0], partition(image).leader) == (folder_of(1), 1)
 
 
 def test_a_broker_speaks_of_its_own_replicas_alone() -> None:

@@ -3,6 +3,7 @@
 Invariants
  1. A broker speaks of its own replicas alone.
  2. A replica that turns out to be in a folder that failed leads nothing and is in no ISR.
+ 3. One that was lost and is there again, as Kafka's never are, leads where nobody does, and where it may.
 """
 
 from odradek.core.controller.brokers import check_epoch
@@ -12,6 +13,7 @@ from odradek.core.controller.replication import ReplicationRules, changes, parti
 from odradek.core.metadata.features import METADATA_VERSION, RecordVersions
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.locations import PartitionKey
+from odradek.core.metadata.topics import LOST_DIRECTORY
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
@@ -57,6 +59,8 @@ def assigned(
     image: MetadataImage, key: PartitionKey, broker_id: int, directory: bytes, rules: ReplicationRules
 ) -> list[Versioned]:
     change = partition_change(image, key, rules, Election.ONLINE)
+    if change.directories[broker_id] == LOST_DIRECTORY and image.brokers[broker_id].has_online(directory):
+        change.returned = broker_id
     change.directories[broker_id] = directory
     record = change.record()
     return [] if record is None else [record]

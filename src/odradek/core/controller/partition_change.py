@@ -60,6 +60,7 @@ class PartitionChange:
         self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
         self.recovery_state = partition.recovery_state
         self.unclean_stop: int | None = None  # a broker that may have lost its tail
+        self.returned: int | None = None  # a broker whose replica was lost, and is there again
 
     def record(self) -> Versioned | None:
         """The record of what changes; None when nothing does."""
@@ -104,7 +105,7 @@ class PartitionChange:
     # -- the election
 
     def _may_lead(self, broker: int) -> bool:
-        return self.is_acceptable(broker) and is_online(self.image, self.partition, broker)
+        return self.is_acceptable(broker) and (broker == self.returned or is_online(self.image, self.partition, broker))
 
     def _is_clean_leader(self, broker: int) -> bool:
         return (broker in self.isr or (not self.isr and broker in self.elr)) and self._may_lead(broker)
