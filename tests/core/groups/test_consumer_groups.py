@@ -352,6 +352,21 @@ def test_who_does_not_give_up_its_partitions_in_time_is_fenced(consumers: Consum
     assert len(b.partitions) == 4
 
 
+def test_who_could_not_be_fenced_for_what_it_does_not_give_up_is_fenced_later(consumers: Consumers, host: Host) -> None:
+    """It is heard of all the time: nothing else would make others get what it has."""
+    a, b = Consumer(consumers, "a", "t"), Consumer(consumers, "b", "t")
+    a.join()
+    host.pass_time(1_000)
+    b.join()
+    a.beat()
+    for passed_s in range(0, 130, 10):
+        host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS if 50 <= passed_s < 70 else None
+        host.pass_time(10_000)
+        consumers.call(beat_request("a", 1))
+        b.beat()
+    assert consumers.group.members.keys() == {"b"}
+
+
 def test_giving_up_in_time_ends_the_rebalance_timer(consumers: Consumers, host: Host) -> None:
     pair(consumers)
     assert not [key for key in host.timers if key[0] == "consumer-rebalance"]
