@@ -10,6 +10,7 @@ from tests.log.model import batches_of, check_indexes
 from tests.log.partition import NOW_MS, SMALL, add, batch, end, files, fill, known, new_log, opened, produced, sim, written
 
 SIZE = len(batch(2, value=b"value 0"))
+DAY_MS = 24 * 3600 * 1000
 
 
 def long_log(batches: int = 12) -> Log:
@@ -120,6 +121,17 @@ def test_producers_are_as_they_were_at_the_offset() -> None:
     assert aborted_between(log, 0, 100) == []
     assert add(log, produced(1))[:3] == (1, 1, True)
     assert add(log, produced(2)) == Appended(2, 2)
+
+
+def test_producers_are_not_forgotten_by_a_cut_whatever_day_it_is_said_to_be() -> None:
+    """The clock was set meanwhile: what a producer sends again would be written again."""
+    log = new_log(segment_bytes=250)
+    for number in range(4):
+        add(log, produced(number))
+    log.roll(NOW_MS)
+    fill(log, 2)
+    log.truncate_to(5, NOW_MS + 2 * DAY_MS)
+    assert add(log, produced(3))[:3] == (3, 3, True)
 
 
 def test_a_cut_epoch_is_gone_though_it_has_no_records() -> None:

@@ -271,7 +271,7 @@ class Log:
     def _write(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
         segment = self.segment_for(data, batches, now_ms)
         segment.file.append([data])
-        self.note_written(data, batches, segment, now_ms)
+        self.note_written(data, batches, segment)
 
     def segment_for(self, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> Segment:
         """Where batches that have their offsets are to be written; perhaps a new segment."""
@@ -283,7 +283,7 @@ class Log:
             segment = self.roll(now_ms, last.last_offset)
         return segment
 
-    def note_written(self, data: Buffer, batches: list[tuple[int, BatchHeader]], segment: Segment, now_ms: int) -> None:
+    def note_written(self, data: Buffer, batches: list[tuple[int, BatchHeader]], segment: Segment) -> None:
         """Lets indexes, epochs and producers know of batches that are in the file."""
         producers, position = self.producers, segment.size
         segment.note_written(batches)
@@ -293,17 +293,17 @@ class Log:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 note_batch(producers, segment, header, data, at)
         except DiskFull:
-            self._take_back(segment, position, now_ms)
+            self._take_back(segment, position)
             raise
         self.end_offset = producers.map_end_offset = batches[-1][1].next_offset
 
-    def _take_back(self, segment: Segment, position: int, now_ms: int) -> None:
+    def _take_back(self, segment: Segment, position: int) -> None:
         """Undoes a write of which not all could be noted, for want of room. Needs none itself."""
         end_offset = self.end_offset
         segment.take_back(position, end_offset)
         self.epochs.take_back(end_offset)
         self.producers.map_end_offset = -1  # it knows too much
-        self.reload_producers(end_offset, now_ms)
+        self.reload_producers(end_offset)
         self.producers.on_high_watermark(self.high_watermark)
 
     def roll(self, now_ms: int, last_offset: int = 0) -> Segment:
@@ -419,7 +419,7 @@ class Log:
         self.end_offset = end_offset
         self.start_offset = min(self.start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        self.reload_producers(end_offset, now_ms)
+        self.reload_producers(end_offset)
         self.producers.on_high_watermark(self.high_watermark)
 
     def reset_to(self, offset: int, now_ms: int) -> None:
@@ -474,8 +474,9 @@ class Log:
             self.epochs.truncate_from_start(offset)
             self.producers.on_start_moved(offset)
 
-    def reload_producers(self, end_offset: int, now_ms: int) -> None:
-        """What is known of producers at an offset: the newest snapshot up to it, and the batches from there."""
+    def reload_producers(self, end_offset: int, now_ms: int = NO_TIMESTAMP) -> None:
+        """What is known of producers at an offset: the newest snapshot up to it, and the batches from there. A start leaves out
+        those that have expired by its time; later a clock that nobody sets says who has (`remove_expired`)."""
         producers, is_known = self.producers, self.producers.map_end_offset == end_offset
         completed = {first: marker for first, marker in producers.unreplicated.items() if marker < end_offset}
         producers.truncate_and_reload(self.start_offset, end_offset, now_ms)

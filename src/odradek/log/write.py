@@ -16,7 +16,7 @@ from odradek.wire.varint import Buffer
 
 
 class Write:
-    __slots__ = ("batches", "data", "file", "log", "now_ms", "segment")
+    __slots__ = ("batches", "data", "file", "log", "segment")
 
     def __init__(self, log: Log, data: Buffer, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
         """Batches that `Log.append` or `append_as_follower` left unwritten."""
@@ -24,7 +24,6 @@ class Write:
         self.log = log
         self.data = data
         self.batches = batches
-        self.now_ms = now_ms
         self.segment = log.segment_for(data, batches, now_ms)
         self.file = self.segment.file
         log.is_being_written = True
@@ -36,7 +35,7 @@ class Write:
     def finish(self) -> None:
         """The batches are in the file: now the log has them."""
         self.log.is_being_written = False
-        self.log.note_written(self.data, self.batches, self.segment, self.now_ms)
+        self.log.note_written(self.data, self.batches, self.segment)
 
     def take_back(self) -> None:
         """They are in the file, but nobody wants them there any more."""
