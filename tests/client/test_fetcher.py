@@ -28,6 +28,7 @@ class Story:
         self.now_s = 0.0
         self.rounds = 0
         self.under_way: list[Fetch] = []
+        self.said: dict[int, FetchResponse] = {}  # answers that nobody has heard yet, by broker
         self.given: dict[TopicPartition, dict[int, bytes | None]] = {}  # since the last jump
         self.jumps: dict[TopicPartition, int] = {}
         self.known: dict[TopicPartition, tuple[int, int]] = {}  # positions, as they were last, and jumps
@@ -65,22 +66,31 @@ class Story:
             else:
                 self.under_way.append(fetch)
 
+    def say(self, choice: int) -> None:
+        """A broker answers, and is heard later."""
+        if self.under_way:
+            fetch = self.under_way[choice % len(self.under_way)]
+            if fetch.node not in self.said:
+                self.said[fetch.node] = self.cluster.answer(fetch.node, fetch.request)
+
     def answer(self, choice: int) -> None:
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
-            self.fetcher.fetched(fetch, self.cluster.answer(fetch.node, fetch.request), self.now_s)
+            said = self.said.pop(fetch.node, None) or self.cluster.answer(fetch.node, fetch.request)
+            self.fetcher.fetched(fetch, said, self.now_s)
 
     def lose(self, choice: int) -> None:
         """The broker may have answered, and nobody heard it."""
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
-            if choice % 2:
+            if self.said.pop(fetch.node, None) is None and choice % 2:
                 self.cluster.answer(fetch.node, fetch.request)
             self.fetcher.lost(fetch, self.now_s)
 
     def refuse(self, choice: int) -> None:
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
+            self.said.pop(fetch.node, None)
             codes = [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID]
             self.fetcher.fetched(fetch, FetchResponse(error_code=codes[choice % 3]), self.now_s)
 
@@ -199,10 +209,10 @@ class Story:
 
 
 ACTIONS = [
-    "produce", "produce", "produce", "ask", "ask", "ask", "answer", "answer", "answer", "step", "step", "lose", "refuse",
+    "produce", "produce", "produce", "ask", "ask", "ask", "say", "answer", "answer", "answer", "step", "step", "lose", "refuse",
     "lead", "cut", "delete", "learn", "learn", "seek", "pause", "wait", "wait",
 ]  # fmt: skip
-WITHOUT_COUNT = {"answer", "lose", "refuse", "lead", "delete", "pause", "follow"}
+WITHOUT_COUNT = {"say", "answer", "lose", "refuse", "lead", "delete", "pause", "follow"}
 BARE = {"ask", "learn", "wait"}
 
 
@@ -426,3 +436,27 @@ def test_where_a_log_was_cut_reading_goes_on_with_what_was_not_given() -> None:
     story.ask()
     fetched(story)
     assert [record.offset for record in story.handing.give(10)] == [1, 2]
+
+
+def test_what_a_leader_of_the_past_has_answered_is_worth_nothing_where_the_next_one_was_heard_before_it() -> None:
+    story = Story(17)
+    story.produce(0, 1)
+    story.ask()
+    story.say(0)  # the first two, and then it leads no more
+    old, *others = story.under_way
+    assert old.node == 0
+    for _ in others:
+        story.answer(1)
+    story.lead(0)
+    story.produce(0, 1)
+    story.learn()
+    story.ask()
+    story.answer([each.node for each in story.under_way].index(1))
+    reading = story.reading(0)
+    assert (reading.offset, reading.last_epoch) == (4, 1)
+    assert len(story.handing.give(10)) == 4
+    jumps = reading.jumps
+    fetched(story)
+    story.ask()
+    fetched(story)
+    assert (reading.given, reading.jumps) == (4, jumps), "nothing is read again"

@@ -103,6 +103,11 @@ class Asked(NamedTuple):
     def is_stale(self) -> bool:
         return self.moves != self.reading.moves
 
+    @property
+    def is_next(self) -> bool:
+        """Of a fetch: whether its answer is what follows. A leader of the past and the next one may both have been asked."""
+        return not self.is_stale and self.offset == self.reading.offset
+
 
 class Fetch(NamedTuple):
     node: int
@@ -372,7 +377,7 @@ class Fetcher:
         for topic in response.responses:
             for told in topic.partitions:
                 asked = fetch.asked.get(Spot(topic.topic, topic.topic_id, told.partition_index))
-                if asked is not None and not asked.is_stale:
+                if asked is not None and asked.is_next:
                     self._told(asked, told, answer, now_s)
         self.buffer.drop_stale()
 
