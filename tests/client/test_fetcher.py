@@ -1,5 +1,7 @@
 """The fetcher against a cluster in memory, through everything that can happen to both in any order."""
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -295,8 +297,16 @@ def test_a_reader_goes_where_the_leader_sends_it_and_back_when_that_refuses() ->
     assert not story.fetcher.failures
 
 
-def test_a_follower_that_is_behind_moves_nobody() -> None:
-    """Of Apache Kafka one says that the logs part where its own ends."""
+@pytest.mark.parametrize("is_another_elected", [False, True])
+@pytest.mark.parametrize(
+    "said",
+    [
+        FetchResponse.PartitionData(diverging_epoch=FetchResponse.EpochEndOffset(epoch=0, end_offset=1)),
+        FetchResponse.PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_a_follower_that_is_behind_moves_nobody(said: FetchResponse.PartitionData, is_another_elected: bool) -> None:
+    """Of Apache Kafka one says that the logs part where its own ends. It follows also when somebody else leads meanwhile."""
     story = Story(17, rack="r")
     story.produce(0, 3)
     story.cluster.follower = 2
@@ -308,9 +318,10 @@ def test_a_follower_that_is_behind_moves_nobody() -> None:
     story.ask()
     (fetch,) = (each for each in story.under_way if each.node == 2)
     (spot,) = (each for each, asked in fetch.asked.items() if asked.reading is reading)
-    told = FetchResponse.PartitionData(
-        partition_index=spot.partition, diverging_epoch=FetchResponse.EpochEndOffset(epoch=0, end_offset=1)
-    )
+    if is_another_elected:
+        story.lead(0)
+        story.learn()
+    told = msgspec.structs.replace(said, partition_index=spot.partition)
     topic = FetchResponse.FetchableTopicResponse(topic_id=spot.topic_id, partitions=[told])
     story.fetcher.fetched(fetch, FetchResponse(responses=[topic]), story.now_s)
     assert (reading.offset, reading.source(story.now_s)) == (4, reading.leader)
@@ -460,3 +471,13 @@ def test_what_a_leader_of_the_past_has_answered_is_worth_nothing_where_the_next_
     story.ask()
     fetched(story)
     assert (reading.given, reading.jumps) == (4, jumps), "nothing is read again"
+
+
+def test_a_question_that_a_leader_of_the_past_refuses_goes_to_the_next_one() -> None:
+    story = Story(17)
+    story.fetcher.aim(story.reading(0), EARLIEST)
+    (asked,) = (each for each, _ in story.fetcher.lookups(story.now_s) if each.reading is story.reading(0))
+    story.lead(0)
+    story.learn()
+    story.fetcher.refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER, story.now_s)
+    assert [each.node for each, _ in story.fetcher.lookups(story.now_s)] == [story.reading(0).leader]

@@ -251,12 +251,12 @@ class Fetcher:
             return
         reading = asked.reading
         known = known_code(code)
+        reading.is_asked = False
         if self._goes_back_to_leader(asked):
             return
         if known is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.reset(reading, known)
             return
-        reading.is_asked = False
         reading.tries += 1
         reading.not_before_s = now_s + self._backoff_s(reading.tries)
         if known in ELSEWHERE:
@@ -266,11 +266,12 @@ class Fetcher:
             self.failures.append(refused(known, topic=topic, partition=index))
 
     def _goes_back_to_leader(self, asked: Asked) -> bool:
-        """When a follower has refused, which may be behind."""
+        """When a follower has refused, which may be behind; so may a leader of the past."""
         reading = asked.reading
-        if reading.replica != asked.node or asked.node == reading.leader:
+        if asked.node == reading.leader:
             return False
-        reading.replica = NO_NODE
+        if reading.replica == asked.node:
+            reading.replica = NO_NODE
         return True
 
     def _diverged(self, reading: Reading, end_offset: int, epoch: int) -> None:
