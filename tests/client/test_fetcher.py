@@ -481,3 +481,27 @@ def test_a_question_that_a_leader_of_the_past_refuses_goes_to_the_next_one() -> 
     story.learn()
     story.fetcher.refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER, story.now_s)
     assert [each.node for each, _ in story.fetcher.lookups(story.now_s)] == [story.reading(0).leader]
+
+
+@pytest.mark.parametrize(("batches_cut", "left"), [(1, 3), (2, 2), (3, 1)])
+@pytest.mark.parametrize("version", [11, 17])
+def test_what_is_in_hand_when_a_log_is_cut_is_not_done_with(version: int, batches_cut: int, left: int) -> None:
+    """The first of four records was given in an earlier step, the next two are in hand; the log is cut behind or among them."""
+    story = Story(version)
+    for _ in range(4):
+        story.produce(0, 0)
+    for _ in range(2):
+        story.ask()
+        fetched(story)
+    reading = story.reading(0)
+    for count in (1, 2):
+        story.handing.come_back(is_iterating=False)
+        assert len(story.handing.give(count)) == count
+    story.cut(0, batches_cut - 1)
+    for _ in range(3):
+        story.learn()
+        story.ask()
+        fetched(story)
+    assert (reading.done, reading.given) == (1, left)
+    story.handing.come_back(is_iterating=False)
+    assert (reading.done, reading.given) == (left, left)

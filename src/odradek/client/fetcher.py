@@ -280,7 +280,8 @@ class Fetcher:
         if self.taste.resets_to is None:
             self.reset(reading)
         else:
-            self.seek(reading, min(end_offset, reading.given), epoch)
+            reading.cut(min(end_offset, reading.given), epoch)
+            self.buffer.drop_stale()
 
     def _replaced(self, reading: Reading) -> None:
         """The topic is another one, under the same name: all of it has come since."""
