@@ -127,3 +127,40 @@ def test_a_record_that_waits_for_room_when_its_transaction_ends_is_in_no_other(
         assert not producer.accumulator.active
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_record_that_is_sent_while_its_transaction_ends_is_refused_and_in_no_other(is_commit: bool) -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+        producer.accumulator.buffer_memory = 1_000
+        lane = producer.accumulator.lane(PLACE)
+        lane.begin_epoch(1, 1)
+        await producer.send("t", b"first", partition=0)
+        batch = lane.take()
+        ending = asyncio.ensure_future(producer.commit_transaction() if is_commit else producer.abort_transaction())
+        await asyncio.sleep(0)
+        with pytest.raises(InvalidOption, match="is being ended"):
+            await producer.send("t", b"second", partition=0)
+        producer.accumulator.succeed(lane, batch, 0, -1)
+        await ending
+        assert not producer.accumulator.active
+        await producer.begin_transaction()
+        await producer.send("t", b"third", partition=0)
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_is_cancelled_while_records_are_under_way_leaves_its_transaction_open() -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+        producer.accumulator.buffer_memory = 1_000
+        await producer.send("t", b"first", partition=0)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await asyncio.sleep(0)
+        committing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        await producer.send("t", b"second", key=b"k", partition=0)
+
+    asyncio.run(story())

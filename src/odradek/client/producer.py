@@ -400,20 +400,22 @@ class Producer:
     async def commit_transaction(self) -> None:
         """TransactionFailed when it has to be aborted instead."""
         transactions = self._transactional
-        await self._drain()
-        self.accumulator.take_unseen()
-        await transactions.end(is_commit=True)
+        with transactions.ending():
+            await self._drain()
+            self.accumulator.take_unseen()
+            await transactions.end(is_commit=True)
 
     async def abort_transaction(self) -> None:
         """As far as that is possible: whoever was fenced has nothing to abort."""
         transactions = self._transactional
         given_up = TransactionFailed("the transaction was aborted", transactional_id=self.options.transactional_id)
-        while self.accumulator.active:
-            self.accumulator.drop_unsent(given_up)
-            await self._sender.quiet()
-        self.accumulator.take_unseen()
-        if transactions.state in (State.OPEN, State.FAILED):
-            await transactions.end(is_commit=False)
+        with transactions.ending():
+            while self.accumulator.active:
+                self.accumulator.drop_unsent(given_up)
+                await self._sender.quiet()
+            self.accumulator.take_unseen()
+            if transactions.state in (State.OPEN, State.FAILED):
+                await transactions.end(is_commit=False)
 
     @property
     def _transactional(self) -> Transactions:

@@ -8,14 +8,15 @@ before that, partitions are added here, and an epoch stays until something has f
 Invariants
  1. A transaction of which anything failed is aborted, whatever the program wants.
  2. Who was fenced does nothing more.
- 3. What waits for room when its transaction ends is in no other one.
+ 3. What waits for room when its transaction ends is in no other one; while it ends, nothing more is taken.
  4. Nobody ends a transaction that was joined but who has begun it; and the next one has another epoch, so that what others
     count in their partitions begins anew.
  5. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ class Transactions:
         self.has_failed_batch = False
         self.is_shared = False  # others write in it, with numbers of their own
         self.is_joined = False  # it is another's
+        self.is_ending = False  # what was sent is waited for
         self.added: set[TopicPartition] = set()
         self.groups: set[str] = set()
         self._to_add: dict[TopicPartition, None] = {}
@@ -148,6 +150,8 @@ class Transactions:
             raise self.failure()
         if self.state is not State.OPEN:
             raise InvalidOption("a producer with a transactional_id sends within `async with producer.transaction():` only")
+        if self.is_ending:
+            raise InvalidOption(f"the transaction of {self.transactional_id} is being ended: nothing more can be sent in it")
         return self.number
 
     def check_same(self, number: int) -> None:
@@ -220,6 +224,15 @@ class Transactions:
             self.state = State.READY
 
         await self._insist("to begin as a transactional producer", attempt)
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Takes nothing more, as long as it is being ended: what is taken then is not waited for."""
+        self.is_ending = True
+        try:
+            yield
+        finally:
+            self.is_ending = False
 
     async def end(self, *, is_commit: bool) -> None:
         """Everything that was sent has been answered. Of a transaction that failed, only an abort."""
