@@ -11,7 +11,7 @@ import pytest
 from odradek.client.cluster import Cluster
 from odradek.client.errors import InvalidOption, KafkaError, TimedOut, TransactionFailed
 from odradek.client.producer import Producer, Topic
-from odradek.client.records import TopicPartition
+from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
@@ -162,5 +162,26 @@ def test_a_commit_that_is_cancelled_while_records_are_under_way_leaves_its_trans
         with pytest.raises(asyncio.CancelledError):
             await committing
         await producer.send("t", b"second", key=b"k", partition=0)
+
+    asyncio.run(story())
+
+
+def test_a_transaction_of_whose_offsets_nobody_knows_whether_they_are_in_it_is_not_committed() -> None:
+    """Whoever waited for that was cancelled, by a time-out perhaps, and the program goes on."""
+
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.insist = lambda what, attempt: asyncio.sleep(3_600)  # type: ignore[method-assign]
+        sending = asyncio.ensure_future(transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g")))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        del coordinator.insist
+        with pytest.raises(TransactionFailed, match="offsets of group g"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        await transactions.begin()
 
     asyncio.run(story())

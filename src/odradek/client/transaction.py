@@ -124,7 +124,7 @@ class Transactions:
         self._fail(error)
 
     def left_out(self, number: int, error: KafkaError) -> None:
-        """A record could not be taken into a transaction, which may have ended meanwhile."""
+        """A record, or offsets, could not be taken into a transaction, which may have ended meanwhile."""
         if number == self.number:
             self._fail(error)
 
@@ -311,7 +311,7 @@ class Transactions:
             self._check(code)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
-        self.check()
+        number = self.check()
         self.has_begun = True
         try:
             if not self.is_implicit and group.group not in self.groups:
@@ -320,6 +320,10 @@ class Transactions:
             await self._insist("to send offsets in the transaction", lambda: self._commit_offsets(offsets, group))
         except KafkaError as error:
             self._fail(error)
+            raise
+        except asyncio.CancelledError:
+            unknown = f"offsets of group {group.group} may be in it or not, who waited for that was cancelled"
+            self.left_out(number, TransactionFailed(unknown, group=group.group))
             raise
 
     async def _add_group(self, group: str) -> None:
