@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from odradek.client.accumulator import Accumulator
+from odradek.client.accumulator import UNSEEN_MAX, Accumulator
 from odradek.client.batches import Batch, Compression, Delivery, payload, size_of
 from odradek.client.errors import KafkaError, Refused, TimedOut, Unreachable
 from odradek.client.lane import IN_FLIGHT_MAX, Fate, Lane
@@ -327,3 +327,13 @@ def test_who_has_heard_what_became_of_a_part_of_a_batch_is_not_told_again() -> N
         accumulator.fail(lane, part, Refused(ErrorCode.MESSAGE_TOO_LARGE))
     assert isinstance(delivery_error(Delivery(whole, 1)), Refused)
     assert accumulator.take_unseen() is None
+
+
+def test_a_failure_that_nobody_has_heard_of_is_told_however_many_were_heard_of_before() -> None:
+    accumulator, lane = lane_of(*[1] * (UNSEEN_MAX + 1))
+    batches = [*lane.queue]
+    for batch in batches:
+        accumulator.fail(lane, batch, Refused(ErrorCode.INVALID_RECORD))
+        if batch is not batches[-1]:
+            assert isinstance(delivery_error(Delivery(batch, 0)), Refused)
+    assert isinstance(accumulator.take_unseen(), Refused)
