@@ -187,6 +187,8 @@ class Producer:
         accumulator = self.accumulator
         if accumulator.held_bytes + size > accumulator.buffer_memory or self._waiters:
             await self._room(size)
+        if self.is_closed:  # meanwhile
+            raise Closed("the producer was closed")
         if transactions is not None:
             transactions.check_same(number)
         entry = (key, value, self.wall_ms() if timestamp_ms is None else timestamp_ms, given)
@@ -249,6 +251,8 @@ class Producer:
             lane = topic.lanes.get(partition) or await self._lane(topic, name, partition, number)
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
+            if self.is_closed:  # meanwhile
+                raise Closed("the producer was closed")
             if transactions is not None:
                 transactions.check_same(number)
             taken.append(accumulator.append_built(lane, data, count, self.now_s()))
