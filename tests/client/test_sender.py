@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster, Timing
-from odradek.client.errors import Closed
+from odradek.client.errors import Closed, KafkaError, Refused, refused
 from odradek.client.producer import Producer, Topic
 from odradek.client.records import TopicPartition
 from odradek.client.sender import Sender
+from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ProduceRequest, ProduceResponse
 
 PLACE = TopicPartition("t", 0)
@@ -27,6 +28,7 @@ class Broker:
         self.machine = SimpleNamespace(random=Random(0))
         self.metadata = SimpleNamespace(leader=lambda topic, partition: 0, errors={})
         self.on_metadata: list[Callable[[], None]] = []
+        self.refusal: KafkaError | None = None  # of requests that cannot be sent
         self.asked: asyncio.Queue[tuple[ProduceRequest, asyncio.Future[ProduceResponse]]] = asyncio.Queue()
 
     def connected(self, node: int) -> Any:
@@ -34,8 +36,15 @@ class Broker:
 
     def post(self, request: ProduceRequest, *how: Any) -> "asyncio.Future[ProduceResponse]":
         answer: asyncio.Future[ProduceResponse] = self.loop.create_future()
+        if self.refusal is not None:
+            answer.set_exception(self.refusal)
+            return answer
         self.asked.put_nowait((request, answer))
         return answer
+
+    def post_unanswered(self, request: ProduceRequest, *how: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     async def write(self) -> None:
         """The next request."""
@@ -91,3 +100,21 @@ def test_a_record_that_waits_for_room_when_the_producer_is_closed_is_refused() -
             await waiting
 
     run(story, buffer_memory=1)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_request_that_cannot_be_sent_fails_its_records(acks: int) -> None:
+    """A broker may serve no version of Produce that is known here."""
+
+    async def story(broker: Broker, producer: Producer) -> None:
+        broker.refusal = refused(ErrorCode.UNSUPPORTED_VERSION)
+        sent = await producer.send("t", b"value")
+        with pytest.raises(Refused, match="UNSUPPORTED_VERSION"):
+            await sent
+        broker.refusal = None
+        await producer.send("t", b"value")
+        if acks:
+            await broker.write()
+        await producer.close()
+
+    run(story, acks=acks)
