@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster, Timing
-from odradek.client.errors import Closed, KafkaError, Refused, refused
+from odradek.client.errors import Closed, InvalidOption, KafkaError, Refused, refused
 from odradek.client.producer import Producer, Topic
 from odradek.client.records import TopicPartition
 from odradek.client.sender import Sender
@@ -118,3 +118,16 @@ def test_a_request_that_cannot_be_sent_fails_its_records(acks: int) -> None:
         await producer.close()
 
     run(story, acks=acks)
+
+
+@pytest.mark.parametrize("given", [{"value": ["value"]}, {"key": [1]}, {"timestamp_ms": 1.5}, {"timestamp_ms": 2**63}])
+def test_what_is_no_record_is_refused_at_once_and_others_go_on(given: dict[str, Any]) -> None:
+    async def story(broker: Broker, producer: Producer) -> None:
+        sent = await producer.send("t", b"value")
+        with pytest.raises((TypeError, InvalidOption)):
+            await producer.send("t", **given, partition=0)
+        await broker.write()
+        await sent
+        await producer.close()
+
+    run(story)
