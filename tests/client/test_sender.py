@@ -16,6 +16,7 @@ from odradek.client.sender import Sender
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ProduceRequest, ProduceResponse
 
+TURNS = 3  # of the loop
 PLACE = TopicPartition("t", 0)
 
 
@@ -60,7 +61,9 @@ class Broker:
         answer.set_result(kind(responses=topics))
 
     async def close(self) -> None:
-        """It has no connection to lose."""
+        """It takes a while."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
 
 def run(story: Callable[[Broker, Producer], Awaitable[None]], **options: Any) -> None:
@@ -129,5 +132,23 @@ def test_what_is_no_record_is_refused_at_once_and_others_go_on(given: dict[str, 
         await broker.write()
         await sent
         await producer.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("turns", range(1, TURNS + 2))
+def test_when_the_close_of_a_producer_is_cancelled_what_was_not_written_has_failed(turns: int) -> None:
+    async def story(broker: Broker, producer: Producer) -> None:
+        under_way = await producer.send("t", b"first")
+        await broker.asked.get()
+        unsent = await producer.send("t", b"second")
+        closing = asyncio.ensure_future(producer.close(is_hasty=True))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        for each in (under_way, unsent):
+            with pytest.raises(Closed):
+                await each
 
     run(story)

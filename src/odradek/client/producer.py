@@ -466,19 +466,25 @@ class Producer:
             failed = error
         finally:
             self.is_closed = True
-            await self._sender.close()
-            if self.identity is not None:
-                await self.identity.close()
-            await self._cluster.close()
-            self.accumulator.drop_unsent(Closed("the producer was closed before the record was written"))
-            for lane in [*self.accumulator.active.values()]:
-                for batch in [*lane.in_flight]:
-                    self.accumulator.fail(lane, batch, Closed("the producer was closed before the record was acknowledged"))
-            for _, waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_exception(Closed("the producer was closed"))
+            try:
+                await self._sender.close()
+                if self.identity is not None:
+                    await self.identity.close()
+                await self._cluster.close()
+            finally:
+                self._give_up()
         if failed is not None:
             raise failed
+
+    def _give_up(self) -> None:
+        """What is not written, and who waits to send more."""
+        self.accumulator.drop_unsent(Closed("the producer was closed before the record was written"))
+        for lane in [*self.accumulator.active.values()]:
+            for batch in [*lane.in_flight]:
+                self.accumulator.fail(lane, batch, Closed("the producer was closed before the record was acknowledged"))
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(Closed("the producer was closed"))
 
 
 def bytes_of(given: bytes | str) -> bytes:
