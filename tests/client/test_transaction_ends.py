@@ -9,13 +9,20 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import InvalidOption, KafkaError, TimedOut, TransactionFailed
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut, TransactionFailed
 from odradek.client.producer import Producer, Topic
 from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
-from odradek.wire.messages import EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 PLACE = TopicPartition("t", 0)
 
@@ -25,12 +32,17 @@ class Coordinator:
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes = [*codes]
+        self.of_offsets = ErrorCode.NONE
         self.asked: list[Message] = []
         self.epoch = 0
         self.loop = asyncio.get_running_loop()
 
     async def ask_coordinator(self, kind: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
         self.asked.append(request)
+        if isinstance(request, TxnOffsetCommitRequest):
+            offsets = TxnOffsetCommitResponse
+            told = offsets.TxnOffsetCommitResponsePartition(error_code=self.of_offsets)
+            return offsets(topics=[offsets.TxnOffsetCommitResponseTopic(name=PLACE.topic, partitions=[told])])
         code = self.codes.pop(0) if self.codes and isinstance(request, EndTxnRequest) else ErrorCode.NONE
         self.epoch += not code
         kinds = {EndTxnRequest: EndTxnResponse, InitProducerIdRequest: InitProducerIdResponse}
@@ -182,6 +194,24 @@ def test_a_transaction_of_whose_offsets_nobody_knows_whether_they_are_in_it_is_n
         with pytest.raises(TransactionFailed, match="offsets of group g"):
             await transactions.end(is_commit=True)
         await transactions.end(is_commit=False)
+        await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_a_transaction_whose_group_has_another_instance_by_now_is_aborted_and_the_next_one_begins() -> None:
+    """It is the consumer that was fenced, and not the producer."""
+
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.of_offsets = ErrorCode.FENCED_INSTANCE_ID
+        with pytest.raises(Fenced):
+            await transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g", 1, "m", "i"))
+        with pytest.raises(TransactionFailed, match="FENCED_INSTANCE_ID"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        assert isinstance(coordinator.asked[-1], EndTxnRequest)
         await transactions.begin()
 
     asyncio.run(story())

@@ -129,7 +129,7 @@ class Transactions:
             self._fail(error)
 
     def _fail(self, error: KafkaError) -> None:
-        if isinstance(error, Fenced) or error.code in FATAL:
+        if is_final(error):
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
@@ -378,7 +378,7 @@ class Transactions:
         try:
             return await self.cluster.insist(f"{what} ({self.transactional_id})", attempt)
         except KafkaError as error:
-            if isinstance(error, Fenced) or error.code in FATAL:
+            if is_final(error):
                 self.state, self.error = State.FENCED, error
             raise
 
@@ -386,3 +386,8 @@ class Transactions:
         if self._adding is not None:
             self._adding.cancel()
             await asyncio.wait([self._adding])
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether the producer is at its end. A consumer whose offsets it sends may be, and the producer is not."""
+    return (isinstance(error, Fenced) and error.code is not ErrorCode.FENCED_INSTANCE_ID) or error.code in FATAL
