@@ -16,6 +16,8 @@ from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
 from odradek.wire.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
@@ -32,17 +34,23 @@ class Coordinator:
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes = [*codes]
-        self.of_offsets = ErrorCode.NONE
+        self.of_offsets = self.of_partitions = ErrorCode.NONE
+        self.version = IMPLICIT_SINCE
         self.asked: list[Message] = []
         self.epoch = 0
         self.loop = asyncio.get_running_loop()
 
-    async def ask_coordinator(self, kind: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
+    async def ask_coordinator(self, of: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
         self.asked.append(request)
         if isinstance(request, TxnOffsetCommitRequest):
             offsets = TxnOffsetCommitResponse
             told = offsets.TxnOffsetCommitResponsePartition(error_code=self.of_offsets)
             return offsets(topics=[offsets.TxnOffsetCommitResponseTopic(name=PLACE.topic, partitions=[told])])
+        if isinstance(request, AddPartitionsToTxnRequest):
+            kind = AddPartitionsToTxnResponse
+            added = kind.AddPartitionsToTxnPartitionResult(partition_error_code=self.of_partitions)
+            topic = kind.AddPartitionsToTxnTopicResult(name=PLACE.topic, results_by_partition=[added])
+            return kind(results_by_topic_v3_and_below=[topic])
         code = self.codes.pop(0) if self.codes and isinstance(request, EndTxnRequest) else ErrorCode.NONE
         self.epoch += not code
         kinds = {EndTxnRequest: EndTxnResponse, InitProducerIdRequest: InitProducerIdResponse}
@@ -58,7 +66,7 @@ class Coordinator:
         """There is no other."""
 
     async def connection(self, node: int, lane: str) -> Any:
-        return SimpleNamespace(features={FEATURE: IMPLICIT_SINCE})
+        return SimpleNamespace(features={FEATURE: self.version})
 
 
 async def begun(coordinator: Coordinator) -> Transactions:
@@ -212,6 +220,25 @@ def test_a_transaction_whose_group_has_another_instance_by_now_is_aborted_and_th
             await transactions.end(is_commit=True)
         await transactions.end(is_commit=False)
         assert isinstance(coordinator.asked[-1], EndTxnRequest)
+        await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_a_transaction_of_the_first_version_that_nothing_could_be_added_to_is_aborted_without_an_error() -> None:
+    """Its coordinator has none to end, and says so."""
+
+    async def story() -> None:
+        coordinator = Coordinator(ErrorCode.INVALID_TXN_STATE)
+        coordinator.version, coordinator.of_partitions = 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+        await transactions.begin()
+        assert not transactions.admits(PLACE)
+        assert transactions._adding is not None
+        await transactions._adding
+        with pytest.raises(TransactionFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
         await transactions.begin()
 
     asyncio.run(story())

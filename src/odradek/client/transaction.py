@@ -267,11 +267,11 @@ class Transactions:
         try:
             answer: EndTxnResponse = await self._insist("to commit" if is_commit else "to abort", attempt)
         except Refused as error:
-            if error.code is not ErrorCode.INVALID_TXN_STATE or not (is_commit or self.is_shared):
+            if error.code is not ErrorCode.INVALID_TXN_STATE or not (is_commit or self.is_shared or not self.is_implicit):
                 raise
             if is_commit:
                 raise self.ended_by_others() from error
-            return  # nobody has written anything, and it has not begun
+            return  # nobody has written anything, or nothing could be added, and it has not begun
         if self.is_implicit and answer.producer_id >= 0:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
