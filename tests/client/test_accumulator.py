@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from odradek.client.accumulator import Accumulator
+from odradek.client.accumulator import UNSEEN_MAX, Accumulator
 from odradek.client.batches import Batch, Compression, Delivery, payload, size_of
 from odradek.client.errors import KafkaError, Refused, TimedOut, Unreachable
 from odradek.client.lane import IN_FLIGHT_MAX, Fate, Lane
@@ -303,3 +303,37 @@ def test_a_batch_of_a_new_epoch_that_comes_back_stays_before_those_that_were_sen
     assert lane.take() is first
     lane.retry(first, Unreachable("lost"), is_uncertain=True, not_before_s=0)
     assert [*lane.queue] == [first, second]
+
+
+def test_who_has_heard_of_one_part_of_a_batch_has_not_heard_what_became_of_the_other() -> None:
+    accumulator, lane = lane_of(2)
+    whole = lane.take()
+    accumulator.split(lane, whole)
+    first, second = lane.queue
+    for part in (first, second):
+        assert lane.take() is part
+        lane.is_known = True
+    accumulator.succeed(lane, first, 7, -1)
+    accumulator.fail(lane, second, Refused(ErrorCode.MESSAGE_TOO_LARGE))
+    assert Delivery(whole, 0).result().offset == 7
+    assert isinstance(accumulator.take_unseen(), Refused)
+
+
+def test_who_has_heard_what_became_of_a_part_of_a_batch_is_not_told_again() -> None:
+    accumulator, lane = lane_of(2)
+    whole = lane.take()
+    accumulator.split(lane, whole)
+    for part in [*lane.queue]:
+        accumulator.fail(lane, part, Refused(ErrorCode.MESSAGE_TOO_LARGE))
+    assert isinstance(delivery_error(Delivery(whole, 1)), Refused)
+    assert accumulator.take_unseen() is None
+
+
+def test_a_failure_that_nobody_has_heard_of_is_told_however_many_were_heard_of_before() -> None:
+    accumulator, lane = lane_of(*[1] * (UNSEEN_MAX + 1))
+    batches = [*lane.queue]
+    for batch in batches:
+        accumulator.fail(lane, batch, Refused(ErrorCode.INVALID_RECORD))
+        if batch is not batches[-1]:
+            assert isinstance(delivery_error(Delivery(batch, 0)), Refused)
+    assert isinstance(accumulator.take_unseen(), Refused)

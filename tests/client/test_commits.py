@@ -13,11 +13,12 @@ from odradek.client.errors import Refused
 from odradek.client.fetcher import Fetcher, Taste
 from odradek.client.handing import Handing
 from odradek.client.offsets import Offsets
-from odradek.client.records import Committed, GroupMetadata, TopicPartition
+from odradek.client.records import NO_OFFSET, Committed, GroupMetadata, TopicPartition
 from odradek.wire.errors import ErrorCode
-from odradek.wire.messages import OffsetCommitRequest, OffsetCommitResponse
+from odradek.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 
 PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+ID = bytes(15) + b"\x01"
 
 
 class Coordinator:
@@ -116,3 +117,47 @@ def test_a_member_commits_what_it_has_kept_and_what_it_never_had_in_the_generati
         assert scene.coordinator.commits == [(2, PLACE, 5), (2, OTHER, 5)]
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("meanwhile", "offset"), [(None, 7), (bytes(15) + b"\x02", NO_OFFSET)])
+def test_what_is_committed_is_found_also_when_its_topic_is_another_or_none_for_a_moment(
+    meanwhile: bytes | None, offset: int
+) -> None:
+    """A broker that has just started may not know it; one that was made anew while somebody asks has nothing committed."""
+
+    class Group(Coordinator):
+        def version(self, key: int) -> int:
+            return 10
+
+        async def post(self, request: Any, *how: Any) -> Any:
+            self.metadata = metadata_of(meanwhile)
+            kind, (group,) = OffsetFetchResponse, request.groups
+            (topic,) = group.topics
+            found = 7 if topic.name or topic.topic_id == ID else NO_OFFSET
+            partition = kind.OffsetFetchResponsePartitions(partition_index=0, committed_offset=found)
+            topics = [kind.OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=[partition])]
+            return kind(groups=[kind.OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+        async def insist(self, what: str, attempt: Callable[[], Any], timeout_ms: float | None) -> Any:
+            try:
+                return await attempt()
+            except Refused as error:
+                if not error.is_retriable:
+                    raise
+                return await attempt()
+
+    async def story() -> None:
+        coordinator = Group()
+        coordinator.is_found.set()
+        coordinator.metadata = metadata_of(ID)
+        offsets = Offsets(cast("Cluster", coordinator), "g", lambda: GroupMetadata("g"), is_stable=True)
+        found = await offsets.committed([PLACE])
+        assert {place: each.offset for place, each in found.items()} == ({PLACE: offset} if offset >= 0 else {})
+
+    asyncio.run(story())
+
+
+def metadata_of(topic_id: bytes | None) -> Any:
+    """Of a cluster in which the topic has this id."""
+    topics = {} if topic_id is None else {PLACE.topic: SimpleNamespace(id=topic_id)}
+    return SimpleNamespace(topics=topics, names={each.id: name for name, each in topics.items()})

@@ -1,5 +1,7 @@
 """The fetcher against a cluster in memory, through everything that can happen to both in any order."""
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +30,7 @@ class Story:
         self.now_s = 0.0
         self.rounds = 0
         self.under_way: list[Fetch] = []
+        self.said: dict[int, FetchResponse] = {}  # answers that nobody has heard yet, by broker
         self.given: dict[TopicPartition, dict[int, bytes | None]] = {}  # since the last jump
         self.jumps: dict[TopicPartition, int] = {}
         self.known: dict[TopicPartition, tuple[int, int]] = {}  # positions, as they were last, and jumps
@@ -65,22 +68,31 @@ class Story:
             else:
                 self.under_way.append(fetch)
 
+    def say(self, choice: int) -> None:
+        """A broker answers, and is heard later."""
+        if self.under_way:
+            fetch = self.under_way[choice % len(self.under_way)]
+            if fetch.node not in self.said:
+                self.said[fetch.node] = self.cluster.answer(fetch.node, fetch.request)
+
     def answer(self, choice: int) -> None:
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
-            self.fetcher.fetched(fetch, self.cluster.answer(fetch.node, fetch.request), self.now_s)
+            said = self.said.pop(fetch.node, None) or self.cluster.answer(fetch.node, fetch.request)
+            self.fetcher.fetched(fetch, said, self.now_s)
 
     def lose(self, choice: int) -> None:
         """The broker may have answered, and nobody heard it."""
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
-            if choice % 2:
+            if self.said.pop(fetch.node, None) is None and choice % 2:
                 self.cluster.answer(fetch.node, fetch.request)
             self.fetcher.lost(fetch, self.now_s)
 
     def refuse(self, choice: int) -> None:
         if self.under_way:
             fetch = self.under_way.pop(choice % len(self.under_way))
+            self.said.pop(fetch.node, None)
             codes = [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID]
             self.fetcher.fetched(fetch, FetchResponse(error_code=codes[choice % 3]), self.now_s)
 
@@ -199,10 +211,10 @@ class Story:
 
 
 ACTIONS = [
-    "produce", "produce", "produce", "ask", "ask", "ask", "answer", "answer", "answer", "step", "step", "lose", "refuse",
+    "produce", "produce", "produce", "ask", "ask", "ask", "say", "answer", "answer", "answer", "step", "step", "lose", "refuse",
     "lead", "cut", "delete", "learn", "learn", "seek", "pause", "wait", "wait",
 ]  # fmt: skip
-WITHOUT_COUNT = {"answer", "lose", "refuse", "lead", "delete", "pause", "follow"}
+WITHOUT_COUNT = {"say", "answer", "lose", "refuse", "lead", "delete", "pause", "follow"}
 BARE = {"ask", "learn", "wait"}
 
 
@@ -285,8 +297,16 @@ def test_a_reader_goes_where_the_leader_sends_it_and_back_when_that_refuses() ->
     assert not story.fetcher.failures
 
 
-def test_a_follower_that_is_behind_moves_nobody() -> None:
-    """Of Apache Kafka one says that the logs part where its own ends."""
+@pytest.mark.parametrize("is_another_elected", [False, True])
+@pytest.mark.parametrize(
+    "said",
+    [
+        FetchResponse.PartitionData(diverging_epoch=FetchResponse.EpochEndOffset(epoch=0, end_offset=1)),
+        FetchResponse.PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_a_follower_that_is_behind_moves_nobody(said: FetchResponse.PartitionData, is_another_elected: bool) -> None:
+    """Of Apache Kafka one says that the logs part where its own ends. It follows also when somebody else leads meanwhile."""
     story = Story(17, rack="r")
     story.produce(0, 3)
     story.cluster.follower = 2
@@ -298,9 +318,10 @@ def test_a_follower_that_is_behind_moves_nobody() -> None:
     story.ask()
     (fetch,) = (each for each in story.under_way if each.node == 2)
     (spot,) = (each for each, asked in fetch.asked.items() if asked.reading is reading)
-    told = FetchResponse.PartitionData(
-        partition_index=spot.partition, diverging_epoch=FetchResponse.EpochEndOffset(epoch=0, end_offset=1)
-    )
+    if is_another_elected:
+        story.lead(0)
+        story.learn()
+    told = msgspec.structs.replace(said, partition_index=spot.partition)
     topic = FetchResponse.FetchableTopicResponse(topic_id=spot.topic_id, partitions=[told])
     story.fetcher.fetched(fetch, FetchResponse(responses=[topic]), story.now_s)
     assert (reading.offset, reading.source(story.now_s)) == (4, reading.leader)
@@ -426,3 +447,61 @@ def test_where_a_log_was_cut_reading_goes_on_with_what_was_not_given() -> None:
     story.ask()
     fetched(story)
     assert [record.offset for record in story.handing.give(10)] == [1, 2]
+
+
+def test_what_a_leader_of_the_past_has_answered_is_worth_nothing_where_the_next_one_was_heard_before_it() -> None:
+    story = Story(17)
+    story.produce(0, 1)
+    story.ask()
+    story.say(0)  # the first two, and then it leads no more
+    old, *others = story.under_way
+    assert old.node == 0
+    for _ in others:
+        story.answer(1)
+    story.lead(0)
+    story.produce(0, 1)
+    story.learn()
+    story.ask()
+    story.answer([each.node for each in story.under_way].index(1))
+    reading = story.reading(0)
+    assert (reading.offset, reading.last_epoch) == (4, 1)
+    assert len(story.handing.give(10)) == 4
+    jumps = reading.jumps
+    fetched(story)
+    story.ask()
+    fetched(story)
+    assert (reading.given, reading.jumps) == (4, jumps), "nothing is read again"
+
+
+def test_a_question_that_a_leader_of_the_past_refuses_goes_to_the_next_one() -> None:
+    story = Story(17)
+    story.fetcher.aim(story.reading(0), EARLIEST)
+    (asked,) = (each for each, _ in story.fetcher.lookups(story.now_s) if each.reading is story.reading(0))
+    story.lead(0)
+    story.learn()
+    story.fetcher.refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER, story.now_s)
+    assert [each.node for each, _ in story.fetcher.lookups(story.now_s)] == [story.reading(0).leader]
+
+
+@pytest.mark.parametrize(("batches_cut", "left"), [(1, 3), (2, 2), (3, 1)])
+@pytest.mark.parametrize("version", [11, 17])
+def test_what_is_in_hand_when_a_log_is_cut_is_not_done_with(version: int, batches_cut: int, left: int) -> None:
+    """The first of four records was given in an earlier step, the next two are in hand; the log is cut behind or among them."""
+    story = Story(version)
+    for _ in range(4):
+        story.produce(0, 0)
+    for _ in range(2):
+        story.ask()
+        fetched(story)
+    reading = story.reading(0)
+    for count in (1, 2):
+        story.handing.come_back(is_iterating=False)
+        assert len(story.handing.give(count)) == count
+    story.cut(0, batches_cut - 1)
+    for _ in range(3):
+        story.learn()
+        story.ask()
+        fetched(story)
+    assert (reading.done, reading.given) == (1, left)
+    story.handing.come_back(is_iterating=False)
+    assert (reading.done, reading.given) == (left, left)

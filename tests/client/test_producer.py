@@ -324,6 +324,14 @@ def test_nobody_there_is_said_in_one_line() -> None:
     run(work())
 
 
+def test_a_host_that_cannot_be_one_is_a_broker_that_cannot_be_reached() -> None:
+    async def work() -> None:
+        with pytest.raises(TimedOut, match=r"127\.0\.0\.\.1:1 cannot be connected to"):
+            await Producer("127.0.0..1:1", default_timeout_ms=200).start()
+
+    run(work())
+
+
 def test_options_have_the_names_of_librdkafka_too() -> None:
     made = Producer.of({"bootstrap.servers": "a:1,b:2", "linger.ms": "7", "acks": -1, "compression.type": "zstd"})
     assert (made.options.bootstrap, made.options.linger_ms, made.options.acks) == ("a:1,b:2", 7, "all")

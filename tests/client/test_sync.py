@@ -2,11 +2,12 @@
 
 import threading
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 
 from odradek.client.admin import NewTopic
-from odradek.client.errors import Closed, InvalidOption, Refused, TimedOut
+from odradek.client.errors import Closed, InvalidOption, Refused, TimedOut, TransactionFailed
 from odradek.client.records import TopicPartition
 from odradek.sync import Admin, Consumer, Producer
 from odradek.wire.errors import ErrorCode
@@ -112,3 +113,59 @@ def test_nobody_there_is_said_where_the_client_is_made() -> None:
         Producer("127.0.0.1:1", default_timeout_ms=100)
     with pytest.raises(TimedOut):
         Consumer("t", bootstrap="127.0.0.1:1", default_timeout_ms=100)
+
+
+class Taker:
+    """A producer for asyncio that takes no record named "bad"."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def do(*given: Any, **more: Any) -> None:
+            self.done.append(name)
+
+        return do
+
+    async def send(self, topic: str, value: bytes, **more: Any) -> Any:
+        if topic == "bad":
+            raise InvalidOption("it cannot be")
+        return None
+
+
+def producer_on(taker: Taker) -> Producer:
+    made = Producer.__new__(Producer)
+    made._producer = cast("Any", taker)
+    made._begin()
+    return made
+
+
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_a_record_that_could_not_be_taken_is_told_by_flush_or_by_the_end_to_who_does_not_ask(end: str) -> None:
+    producer = producer_on(Taker())
+    heard = producer.send("bad", b"value")
+    with pytest.raises(InvalidOption):
+        heard.result()
+    producer.flush()
+    producer.send("bad", b"value")
+    with pytest.raises(InvalidOption):
+        getattr(producer, end)()
+    producer.close()
+    assert not producer._background.is_open
+
+
+def test_a_transaction_with_a_record_that_could_not_be_taken_is_not_committed() -> None:
+    taker = Taker()
+    producer = producer_on(taker)
+    with pytest.raises(TransactionFailed, match="it cannot be"), producer.transaction():
+        producer.send("bad", b"value")
+    with producer.transaction(), pytest.raises(InvalidOption):
+        producer.send("bad", b"value").result()  # the program knows, and goes on without
+    producer.close()
+    assert taker.done[1:] == [
+        "begin_transaction",
+        "abort_transaction",
+        "begin_transaction",
+        "commit_transaction",
+        "close",
+    ]

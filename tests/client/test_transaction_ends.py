@@ -9,13 +9,22 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import InvalidOption, KafkaError, TimedOut, TransactionFailed
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut, TransactionFailed
 from odradek.client.producer import Producer, Topic
-from odradek.client.records import TopicPartition
+from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
 from odradek.wire.errors import ErrorCode
 from odradek.wire.message import Message
-from odradek.wire.messages import EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse
+from odradek.wire.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 PLACE = TopicPartition("t", 0)
 
@@ -25,12 +34,23 @@ class Coordinator:
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes = [*codes]
+        self.of_offsets = self.of_partitions = ErrorCode.NONE
+        self.version = IMPLICIT_SINCE
         self.asked: list[Message] = []
         self.epoch = 0
         self.loop = asyncio.get_running_loop()
 
-    async def ask_coordinator(self, kind: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
+    async def ask_coordinator(self, of: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
         self.asked.append(request)
+        if isinstance(request, TxnOffsetCommitRequest):
+            offsets = TxnOffsetCommitResponse
+            told = offsets.TxnOffsetCommitResponsePartition(error_code=self.of_offsets)
+            return offsets(topics=[offsets.TxnOffsetCommitResponseTopic(name=PLACE.topic, partitions=[told])])
+        if isinstance(request, AddPartitionsToTxnRequest):
+            kind = AddPartitionsToTxnResponse
+            added = kind.AddPartitionsToTxnPartitionResult(partition_error_code=self.of_partitions)
+            topic = kind.AddPartitionsToTxnTopicResult(name=PLACE.topic, results_by_partition=[added])
+            return kind(results_by_topic_v3_and_below=[topic])
         code = self.codes.pop(0) if self.codes and isinstance(request, EndTxnRequest) else ErrorCode.NONE
         self.epoch += not code
         kinds = {EndTxnRequest: EndTxnResponse, InitProducerIdRequest: InitProducerIdResponse}
@@ -46,7 +66,7 @@ class Coordinator:
         """There is no other."""
 
     async def connection(self, node: int, lane: str) -> Any:
-        return SimpleNamespace(features={FEATURE: IMPLICIT_SINCE})
+        return SimpleNamespace(features={FEATURE: self.version})
 
 
 async def begun(coordinator: Coordinator) -> Transactions:
@@ -125,5 +145,100 @@ def test_a_record_that_waits_for_room_when_its_transaction_ends_is_in_no_other(
         with pytest.raises(error):
             await waiting
         assert not producer.accumulator.active
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_record_that_is_sent_while_its_transaction_ends_is_refused_and_in_no_other(is_commit: bool) -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+        producer.accumulator.buffer_memory = 1_000
+        lane = producer.accumulator.lane(PLACE)
+        lane.begin_epoch(1, 1)
+        await producer.send("t", b"first", partition=0)
+        batch = lane.take()
+        ending = asyncio.ensure_future(producer.commit_transaction() if is_commit else producer.abort_transaction())
+        await asyncio.sleep(0)
+        with pytest.raises(InvalidOption, match="is being ended"):
+            await producer.send("t", b"second", partition=0)
+        producer.accumulator.succeed(lane, batch, 0, -1)
+        await ending
+        assert not producer.accumulator.active
+        await producer.begin_transaction()
+        await producer.send("t", b"third", partition=0)
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_is_cancelled_while_records_are_under_way_leaves_its_transaction_open() -> None:
+    async def story() -> None:
+        producer = producer_of(await begun(Coordinator()))
+        producer.accumulator.buffer_memory = 1_000
+        await producer.send("t", b"first", partition=0)
+        committing = asyncio.ensure_future(producer.commit_transaction())
+        await asyncio.sleep(0)
+        committing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        await producer.send("t", b"second", key=b"k", partition=0)
+
+    asyncio.run(story())
+
+
+def test_a_transaction_of_whose_offsets_nobody_knows_whether_they_are_in_it_is_not_committed() -> None:
+    """Whoever waited for that was cancelled, by a time-out perhaps, and the program goes on."""
+
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.insist = lambda what, attempt: asyncio.sleep(3_600)  # type: ignore[method-assign]
+        sending = asyncio.ensure_future(transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g")))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        del coordinator.insist
+        with pytest.raises(TransactionFailed, match="offsets of group g"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_a_transaction_whose_group_has_another_instance_by_now_is_aborted_and_the_next_one_begins() -> None:
+    """It is the consumer that was fenced, and not the producer."""
+
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.of_offsets = ErrorCode.FENCED_INSTANCE_ID
+        with pytest.raises(Fenced):
+            await transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g", 1, "m", "i"))
+        with pytest.raises(TransactionFailed, match="FENCED_INSTANCE_ID"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        assert isinstance(coordinator.asked[-1], EndTxnRequest)
+        await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_a_transaction_of_the_first_version_that_nothing_could_be_added_to_is_aborted_without_an_error() -> None:
+    """Its coordinator has none to end, and says so."""
+
+    async def story() -> None:
+        coordinator = Coordinator(ErrorCode.INVALID_TXN_STATE)
+        coordinator.version, coordinator.of_partitions = 1, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+        await transactions.begin()
+        assert not transactions.admits(PLACE)
+        assert transactions._adding is not None
+        await transactions._adding
+        with pytest.raises(TransactionFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        await transactions.begin()
 
     asyncio.run(story())

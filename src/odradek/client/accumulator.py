@@ -119,8 +119,11 @@ class Accumulator:
         whole = batch
         while whole.parent is not None:
             whole = whole.parent
-        if whole.is_done and whole.error is not None and len(self.unseen) < UNSEEN_MAX:
-            self.unseen.append(whole)
+        if whole.is_done and whole.error is not None:
+            if len(self.unseen) >= UNSEEN_MAX:
+                self.unseen = [each for each in self.unseen if not each.was_seen]
+            if len(self.unseen) < UNSEEN_MAX:
+                self.unseen.append(whole)
 
     def split(self, lane: Lane, batch: Batch) -> None:
         lane.split(batch)

@@ -177,6 +177,12 @@ class Batch:
             whole.error = next((part.error for part in whole.parts if part.error is not None), None)
             whole._end()
 
+    def see(self) -> None:
+        """Somebody hears why it failed; so it is known of what it was a part of."""
+        self.was_seen = True
+        if self.parent is not None:
+            self.parent.see()
+
     async def wait(self) -> None:
         """Until it is known what became of it."""
         if not self.is_done:
@@ -208,10 +214,9 @@ class Delivery:
         assert batch.is_done, "the record is still on its way"
         while batch.parts is not None:
             first, second = batch.parts
-            batch.was_seen = True
             batch, index = (first, index) if index < len(first) else (second, index - len(first))
         if batch.error is not None:
-            batch.was_seen = True
+            batch.see()
             raise batch.error
         offset = batch.base_offset + index if batch.base_offset != NO_OFFSET else NO_OFFSET
         timestamp_ms = batch.timestamp_ms if batch.timestamp_ms != NO_TIMESTAMP else batch.entries[index][2]

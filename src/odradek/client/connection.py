@@ -100,6 +100,9 @@ class Connection:
         except OSError as error:
             self.close()
             raise Unreachable(f"{self} cannot be connected to: {reason_of(error)}", was_sent=False) from error
+        except UnicodeError as error:  # of a host that no name can be, which the system is not even asked for
+            self.close()
+            raise Unreachable(f"{self} cannot be connected to: {error}", was_sent=False) from error
         except BaseException:
             self.close()
             raise

@@ -103,6 +103,11 @@ class Asked(NamedTuple):
     def is_stale(self) -> bool:
         return self.moves != self.reading.moves
 
+    @property
+    def is_next(self) -> bool:
+        """Of a fetch: whether its answer is what follows. A leader of the past and the next one may both have been asked."""
+        return not self.is_stale and self.offset == self.reading.offset
+
 
 class Fetch(NamedTuple):
     node: int
@@ -246,12 +251,12 @@ class Fetcher:
             return
         reading = asked.reading
         known = known_code(code)
+        reading.is_asked = False
         if self._goes_back_to_leader(asked):
             return
         if known is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.reset(reading, known)
             return
-        reading.is_asked = False
         reading.tries += 1
         reading.not_before_s = now_s + self._backoff_s(reading.tries)
         if known in ELSEWHERE:
@@ -261,11 +266,12 @@ class Fetcher:
             self.failures.append(refused(known, topic=topic, partition=index))
 
     def _goes_back_to_leader(self, asked: Asked) -> bool:
-        """When a follower has refused, which may be behind."""
+        """When a follower has refused, which may be behind; so may a leader of the past."""
         reading = asked.reading
-        if reading.replica != asked.node or asked.node == reading.leader:
+        if asked.node == reading.leader:
             return False
-        reading.replica = NO_NODE
+        if reading.replica == asked.node:
+            reading.replica = NO_NODE
         return True
 
     def _diverged(self, reading: Reading, end_offset: int, epoch: int) -> None:
@@ -274,7 +280,8 @@ class Fetcher:
         if self.taste.resets_to is None:
             self.reset(reading)
         else:
-            self.seek(reading, min(end_offset, reading.given), epoch)
+            reading.cut(min(end_offset, reading.given), epoch)
+            self.buffer.drop_stale()
 
     def _replaced(self, reading: Reading) -> None:
         """The topic is another one, under the same name: all of it has come since."""
@@ -372,7 +379,7 @@ class Fetcher:
         for topic in response.responses:
             for told in topic.partitions:
                 asked = fetch.asked.get(Spot(topic.topic, topic.topic_id, told.partition_index))
-                if asked is not None and not asked.is_stale:
+                if asked is not None and asked.is_next:
                     self._told(asked, told, answer, now_s)
         self.buffer.drop_stale()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from odradek.client.backoff import Backoff
 from odradek.client.cluster import Cluster
-from odradek.client.errors import KafkaError, Unreachable
+from odradek.client.errors import KafkaError, Refused
 from odradek.client.fetcher import Asked, Fetcher
 from odradek.client.lookup import Found, Question, ends_of_epochs, times, unanswered
 from odradek.client.metadata import NO_NODE, Broker
@@ -92,8 +92,9 @@ class Fetching:
         try:
             connection = cluster.connected(node, LANE) or await cluster.connection(node, LANE)
             version = connection.version(KEY)
-        except KafkaError:
+        except KafkaError as error:
             fetcher.unreachable(node, self.loop.time())
+            self._tell(error)
             return
         fetch = fetcher.begin_fetch(node, version, self.loop.time(), idle)
         if fetch is None:
@@ -102,12 +103,19 @@ class Fetching:
         timeout_ms = cluster.timing.request_timeout_ms + fetch.request.max_wait_ms
         try:
             response = await connection.post(fetch.request, FetchResponse, timeout_ms)
-        except Unreachable:
+        except KafkaError as error:
             fetcher.lost(fetch, self.loop.time())
+            self._tell(error)
             return
         fetcher.fetched(fetch, response, self.loop.time())
         self._learn_leaders(response)
         self.on_news()
+
+    def _tell(self, error: KafkaError) -> None:
+        """Who cannot be reached is tried again in silence; where there is no way to say it to a broker, the program hears."""
+        if isinstance(error, Refused):
+            self.fetcher.failures.append(error)
+            self.on_news()
 
     def _learn_leaders(self, response: FetchResponse) -> None:
         """Who leads what the broker does not lead any more, where it says so."""
@@ -126,9 +134,10 @@ class Fetching:
     # -- where to go
 
     async def _look_up(self, node: int, wanted: list[tuple[Asked, int]]) -> None:
-        answers = await self._ask(times(self.cluster, node, questions(wanted), is_committed=self.fetcher.taste.is_committed))
+        asking = times(self.cluster, node, questions(wanted), is_committed=self.fetcher.taste.is_committed)
+        answers, otherwise = await self._ask(asking)
         for asked, _ in wanted:
-            code, offset, epoch, _ = answers.get(asked.reading.place, unanswered())
+            code, offset, epoch, _ = answers.get(asked.reading.place, otherwise)
             if code:
                 self.fetcher.refused(asked, code, self.loop.time())
             else:
@@ -136,19 +145,20 @@ class Fetching:
         self.on_news()
 
     async def _check(self, node: int, wanted: list[tuple[Asked, int]]) -> None:
-        answers = await self._ask(ends_of_epochs(self.cluster, node, questions(wanted)))
+        answers, otherwise = await self._ask(ends_of_epochs(self.cluster, node, questions(wanted)))
         for asked, _ in wanted:
-            code, end_offset, epoch, _ = answers.get(asked.reading.place, unanswered())
+            code, end_offset, epoch, _ = answers.get(asked.reading.place, otherwise)
             if code:
                 self.fetcher.refused(asked, code, self.loop.time())
             else:
                 self.fetcher.checked(asked, epoch, end_offset)
 
-    async def _ask(self, asking: Coroutine[Any, Any, Answers]) -> Answers:
+    async def _ask(self, asking: Coroutine[Any, Any, Answers]) -> tuple[Answers, Found]:
+        """The second is for whoever is not answered."""
         try:
-            return await asking
-        except KafkaError:
-            return {}
+            return await asking, unanswered()
+        except KafkaError as error:
+            return {}, unanswered(error.code) if isinstance(error, Refused) else unanswered()
 
     # -- metadata
 

@@ -48,6 +48,8 @@ class Handing:
         for reading, jumps in self._in_hand.items():
             if jumps == reading.jumps:
                 reading.done, reading.done_epoch = not_given.get(reading.place, reading.given), reading.given_epoch
+            elif reading.place not in not_given:  # of a log that was cut, what is left of it
+                reading.done, reading.done_epoch = reading.given, reading.given_epoch
         self._in_hand.clear()
 
     def give(self, count: int) -> list[Record]:

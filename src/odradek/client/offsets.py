@@ -144,6 +144,8 @@ class Offsets:
             raise self._refused(told.error_code)
         for topic in told.topics:
             name = topic.name or self.cluster.metadata.names.get(getattr(topic, "topic_id", b""), "")
+            if not name:  # it is another one by now, or was not known for a moment: what is committed is asked for again
+                raise self._refused(ErrorCode.UNKNOWN_TOPIC_ID)
             for each in topic.partitions:
                 place = TopicPartition(name, each.partition_index)
                 if each.error_code:

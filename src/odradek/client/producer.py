@@ -19,10 +19,11 @@ Invariants
 """
 
 import asyncio
+import operator
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from odradek.client.accumulator import Accumulator
 from odradek.client.batches import RECORD_OVERHEAD, Compression, Delivery, TableDelivery
@@ -42,6 +43,8 @@ from odradek.wire.records import encode_headers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+TIMESTAMP_MAX_MS: Final = 2**62  # so that the difference of two has room in a batch
 
 HeadersGiven = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 
@@ -169,13 +172,13 @@ class Producer:
         """Takes a record on its way, once there is room for it. What it gives can be awaited: where the record is."""
         transactions, number = self.transactions, self._check()
         found = self._topics.get(topic) or await self._topic_for(topic, number)
-        if type(value) is str:
-            value = value.encode()
-        if type(key) is str:
-            key = key.encode()
+        if type(value) is not bytes and value is not None:
+            value = bytes_of(value)
+        if type(key) is not bytes and key is not None:
+            key = bytes_of(key)
         partitioner = found.partitioner
         if partition is None:
-            partition = partitioner.current if key is None else partitioner.of_key(key)  # type: ignore[arg-type]
+            partition = partitioner.current if key is None else partitioner.of_key(key)
         lane = found.lanes.get(partition)
         if lane is None:
             lane = await self._lane(found, topic, partition, number)
@@ -187,10 +190,12 @@ class Producer:
         accumulator = self.accumulator
         if accumulator.held_bytes + size > accumulator.buffer_memory or self._waiters:
             await self._room(size)
+        if self.is_closed:  # meanwhile
+            raise Closed("the producer was closed")
         if transactions is not None:
             transactions.check_same(number)
-        entry = (key, value, self.wall_ms() if timestamp_ms is None else timestamp_ms, given)
-        delivery, is_news = accumulator.append(lane, entry, size, self.now_s())  # type: ignore[arg-type]
+        entry = (key, value, self.wall_ms() if timestamp_ms is None else moment_of(timestamp_ms), given)
+        delivery, is_news = accumulator.append(lane, entry, size, self.now_s())
         if is_news:
             self._sender.wake()
             if key is None and len(lane.queue) > 1:
@@ -249,6 +254,8 @@ class Producer:
             lane = topic.lanes.get(partition) or await self._lane(topic, name, partition, number)
             if not accumulator.has_room(len(data)) or self._waiters:
                 await self._room(len(data))
+            if self.is_closed:  # meanwhile
+                raise Closed("the producer was closed")
             if transactions is not None:
                 transactions.check_same(number)
             taken.append(accumulator.append_built(lane, data, count, self.now_s()))
@@ -400,20 +407,22 @@ class Producer:
     async def commit_transaction(self) -> None:
         """TransactionFailed when it has to be aborted instead."""
         transactions = self._transactional
-        await self._drain()
-        self.accumulator.take_unseen()
-        await transactions.end(is_commit=True)
+        with transactions.ending():
+            await self._drain()
+            self.accumulator.take_unseen()
+            await transactions.end(is_commit=True)
 
     async def abort_transaction(self) -> None:
         """As far as that is possible: whoever was fenced has nothing to abort."""
         transactions = self._transactional
         given_up = TransactionFailed("the transaction was aborted", transactional_id=self.options.transactional_id)
-        while self.accumulator.active:
-            self.accumulator.drop_unsent(given_up)
-            await self._sender.quiet()
-        self.accumulator.take_unseen()
-        if transactions.state in (State.OPEN, State.FAILED):
-            await transactions.end(is_commit=False)
+        with transactions.ending():
+            while self.accumulator.active:
+                self.accumulator.drop_unsent(given_up)
+                await self._sender.quiet()
+            self.accumulator.take_unseen()
+            if transactions.state in (State.OPEN, State.FAILED):
+                await transactions.end(is_commit=False)
 
     @property
     def _transactional(self) -> Transactions:
@@ -457,19 +466,41 @@ class Producer:
             failed = error
         finally:
             self.is_closed = True
-            await self._sender.close()
-            if self.identity is not None:
-                await self.identity.close()
-            await self._cluster.close()
-            self.accumulator.drop_unsent(Closed("the producer was closed before the record was written"))
-            for lane in [*self.accumulator.active.values()]:
-                for batch in [*lane.in_flight]:
-                    self.accumulator.fail(lane, batch, Closed("the producer was closed before the record was acknowledged"))
-            for _, waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_exception(Closed("the producer was closed"))
+            try:
+                await self._sender.close()
+                if self.identity is not None:
+                    await self.identity.close()
+                await self._cluster.close()
+            finally:
+                self._give_up()
         if failed is not None:
             raise failed
+
+    def _give_up(self) -> None:
+        """What is not written, and who waits to send more."""
+        self.accumulator.drop_unsent(Closed("the producer was closed before the record was written"))
+        for lane in [*self.accumulator.active.values()]:
+            for batch in [*lane.in_flight]:
+                self.accumulator.fail(lane, batch, Closed("the producer was closed before the record was acknowledged"))
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(Closed("the producer was closed"))
+
+
+def bytes_of(given: bytes | str) -> bytes:
+    """A key or a value. What is none is refused here: in a batch it would spoil it for others."""
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a key or a value is bytes or str, not {type(given).__name__}")
+
+
+def moment_of(timestamp_ms: int) -> int:
+    moment = operator.index(timestamp_ms)
+    if abs(moment) > TIMESTAMP_MAX_MS:
+        raise InvalidOption(f"timestamp_ms={moment} is no time")
+    return moment
 
 
 def headers_of(given: HeadersGiven) -> Headers:

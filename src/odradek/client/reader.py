@@ -141,9 +141,9 @@ class Reader:
             self.member = None
             if self.commits is not None:
                 self.commits.ready, self.commits.is_member = None, lambda: True
-        if self.following is not None:
-            await self.following.stop()
-            self.following = None
+            following, self.following = self.following, None
+            if following is not None:
+                await following.stop()
 
     def reading(self, place: TopicPartition) -> Reading:
         found = self.fetcher.readings.get(place)
@@ -241,11 +241,13 @@ class Reader:
         self.news.set()
         if is_done:
             self.handing.finish()
-        if self._committing is not None:
-            self._committing.cancel()
-            await asyncio.wait([self._committing])
         try:
+            if self._committing is not None:
+                self._committing.cancel()
+                await asyncio.wait([self._committing])
             await self.stop_reading()
         finally:
+            if self.member is not None:  # whoever closes was cancelled before that
+                await self.member.stop()
             await self.fetching.close()
             await self.cluster.close()

@@ -199,9 +199,8 @@ class Sender:
             if connection is None:
                 raise Unreachable(f"the connection to broker {leader} is closed", was_sent=False)
             connection.post_unanswered(request, self._version_max)
-        except Unreachable as error:
-            for lane, batch in batches:
-                self._retry(lane, batch, error, is_uncertain=False)
+        except KafkaError as error:
+            self._unanswered(batches, error)
             return
         for lane, batch in batches:
             self.accumulator.succeed(lane, batch, NO_OFFSET, NO_TIMESTAMP)
@@ -235,9 +234,8 @@ class Sender:
                 waiter.set_result(None)
         error = answer.exception() if not answer.cancelled() else Unreachable("the request was given up")
         if error is not None:
-            assert isinstance(error, Unreachable)
-            for lane, batch in batches:
-                self._retry(lane, batch, error, is_uncertain=error.was_sent)
+            assert isinstance(error, KafkaError)
+            self._unanswered(batches, error)
             self.cluster.refresh_soon()
             self.wake()
             return
@@ -261,6 +259,14 @@ class Sender:
                     self.cluster.learn_leader(*lane.place, leads.leader_id, leads.leader_epoch, brokers)
                 self._refused(lane, batch, told)
         self.wake()
+
+    def _unanswered(self, batches: list[tuple[Lane, Batch]], error: KafkaError) -> None:
+        """The connection is lost; or there was no way to say it to this broker, and there is none if it is tried again."""
+        for lane, batch in batches:
+            if isinstance(error, Unreachable):
+                self._retry(lane, batch, error, is_uncertain=error.was_sent)
+            else:
+                self.accumulator.fail(lane, batch, error)
 
     def _refused(self, lane: Lane, batch: Batch, told: ProduceResponse.PartitionProduceResponse) -> None:
         error = refused(told.error_code, told.error_message, topic=lane.place.topic, partition=lane.place.partition)

@@ -8,14 +8,15 @@ before that, partitions are added here, and an epoch stays until something has f
 Invariants
  1. A transaction of which anything failed is aborted, whatever the program wants.
  2. Who was fenced does nothing more.
- 3. What waits for room when its transaction ends is in no other one.
+ 3. What waits for room when its transaction ends is in no other one; while it ends, nothing more is taken.
  4. Nobody ends a transaction that was joined but who has begun it; and the next one has another epoch, so that what others
     count in their partitions begins anew.
  5. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ class Transactions:
         self.has_failed_batch = False
         self.is_shared = False  # others write in it, with numbers of their own
         self.is_joined = False  # it is another's
+        self.is_ending = False  # what was sent is waited for
         self.added: set[TopicPartition] = set()
         self.groups: set[str] = set()
         self._to_add: dict[TopicPartition, None] = {}
@@ -122,12 +124,12 @@ class Transactions:
         self._fail(error)
 
     def left_out(self, number: int, error: KafkaError) -> None:
-        """A record could not be taken into a transaction, which may have ended meanwhile."""
+        """A record, or offsets, could not be taken into a transaction, which may have ended meanwhile."""
         if number == self.number:
             self._fail(error)
 
     def _fail(self, error: KafkaError) -> None:
-        if isinstance(error, Fenced) or error.code in FATAL:
+        if is_final(error):
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
@@ -148,6 +150,8 @@ class Transactions:
             raise self.failure()
         if self.state is not State.OPEN:
             raise InvalidOption("a producer with a transactional_id sends within `async with producer.transaction():` only")
+        if self.is_ending:
+            raise InvalidOption(f"the transaction of {self.transactional_id} is being ended: nothing more can be sent in it")
         return self.number
 
     def check_same(self, number: int) -> None:
@@ -221,6 +225,15 @@ class Transactions:
 
         await self._insist("to begin as a transactional producer", attempt)
 
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Takes nothing more, as long as it is being ended: what is taken then is not waited for."""
+        self.is_ending = True
+        try:
+            yield
+        finally:
+            self.is_ending = False
+
     async def end(self, *, is_commit: bool) -> None:
         """Everything that was sent has been answered. Of a transaction that failed, only an abort."""
         if self._adding is not None:
@@ -254,11 +267,11 @@ class Transactions:
         try:
             answer: EndTxnResponse = await self._insist("to commit" if is_commit else "to abort", attempt)
         except Refused as error:
-            if error.code is not ErrorCode.INVALID_TXN_STATE or not (is_commit or self.is_shared):
+            if error.code is not ErrorCode.INVALID_TXN_STATE or not (is_commit or self.is_shared or not self.is_implicit):
                 raise
             if is_commit:
                 raise self.ended_by_others() from error
-            return  # nobody has written anything, and it has not begun
+            return  # nobody has written anything, or nothing could be added, and it has not begun
         if self.is_implicit and answer.producer_id >= 0:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
@@ -298,7 +311,7 @@ class Transactions:
             self._check(code)
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
-        self.check()
+        number = self.check()
         self.has_begun = True
         try:
             if not self.is_implicit and group.group not in self.groups:
@@ -307,6 +320,10 @@ class Transactions:
             await self._insist("to send offsets in the transaction", lambda: self._commit_offsets(offsets, group))
         except KafkaError as error:
             self._fail(error)
+            raise
+        except asyncio.CancelledError:
+            unknown = f"offsets of group {group.group} may be in it or not, who waited for that was cancelled"
+            self.left_out(number, TransactionFailed(unknown, group=group.group))
             raise
 
     async def _add_group(self, group: str) -> None:
@@ -361,7 +378,7 @@ class Transactions:
         try:
             return await self.cluster.insist(f"{what} ({self.transactional_id})", attempt)
         except KafkaError as error:
-            if isinstance(error, Fenced) or error.code in FATAL:
+            if is_final(error):
                 self.state, self.error = State.FENCED, error
             raise
 
@@ -369,3 +386,8 @@ class Transactions:
         if self._adding is not None:
             self._adding.cancel()
             await asyncio.wait([self._adding])
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether the producer is at its end. A consumer whose offsets it sends may be, and the producer is not."""
+    return (isinstance(error, Fenced) and error.code is not ErrorCode.FENCED_INSTANCE_ID) or error.code in FATAL

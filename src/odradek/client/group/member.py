@@ -22,7 +22,7 @@ from odradek.client.cluster import GROUP, LOST_COORDINATOR, Cluster
 from odradek.client.errors import KafkaError, Refused, refused
 from odradek.client.holding import Holding
 from odradek.client.records import GroupMetadata
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, ProtocolError
 
 LOOKS: Final = 8  # at the program, in the time that it may take
 MISSING_SECONDS: Final = 1.0  # after which a topic that is not there is looked for again
@@ -92,6 +92,9 @@ class Member(ABC):
             await self.belong()
         except KafkaError as error:
             self.holding.stop(error)
+        except ProtocolError as error:
+            reason = f"what another member says cannot be read: {error}"
+            self.holding.stop(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason, group=self.terms.group))
 
     async def stop(self) -> None:
         """It does nothing any more, and is a member still."""

@@ -7,6 +7,8 @@
 Invariants
  1. Records that one thread sends are taken in the order in which it sends them.
  2. INBOX_MAX records at most wait to be taken; then `send` waits.
+ 3. A record that could not be taken is not lost in silence: `result`, the next `flush`, the commit of its transaction, or the end
+    of the producer raises why.
 """
 
 import asyncio
@@ -18,12 +20,13 @@ from typing import Any, Final, Self
 
 from odradek.client import producer
 from odradek.client.batches import Delivery
-from odradek.client.errors import Closed
+from odradek.client.errors import Closed, TransactionFailed
 from odradek.client.producer import HeadersGiven
 from odradek.client.records import Committed, Delivered, GroupMetadata, TopicPartition
 from odradek.client.sync.background import Background
 
 INBOX_MAX: Final = 10_000
+UNHEARD_MAX: Final = 100  # failures that are kept for who asks: one is told
 
 
 class Sent:
@@ -59,6 +62,7 @@ class Producer:
     def _begin(self) -> None:
         self._background = Background("odradek-producer")
         self._inbox: deque[Sent] = deque()
+        self._unheard: dict[Sent, Exception] = {}  # why they could not be taken, where nobody has asked yet
         self._room = threading.Condition()
         self._taking: asyncio.Task[None] | None = None
         self._is_called = False
@@ -118,6 +122,8 @@ class Producer:
                 )
             except Exception as error:  # noqa: BLE001 - of a record that cannot be: its sender is told
                 sent._error = error
+                if len(self._unheard) < UNHEARD_MAX:
+                    self._unheard[sent] = error
             inbox.popleft()
             if len(inbox) == INBOX_MAX // 2 or not inbox:
                 with self._room:
@@ -133,9 +139,16 @@ class Producer:
         while sent._delivery is None and sent._error is None:
             await self._taken()
         if sent._error is not None:
+            self._unheard.pop(sent, None)
             raise sent._error
         assert sent._delivery is not None
         return await sent._delivery
+
+    def _raise_unheard(self) -> None:
+        """The first; then all count as heard of."""
+        unheard, self._unheard = self._unheard, {}
+        for error in unheard.values():
+            raise error
 
     def deliver(
         self,
@@ -157,6 +170,7 @@ class Producer:
         async def work() -> None:
             await self._taken()
             await self._producer.flush(timeout_ms)
+            self._raise_unheard()
 
         self._background.run(work())
 
@@ -179,6 +193,8 @@ class Producer:
     def commit_transaction(self) -> None:
         async def work() -> None:
             await self._taken()
+            for error in self._unheard.values():
+                raise TransactionFailed(f"a record could not be taken into the transaction: {error}") from error
             await self._producer.commit_transaction()
 
         self._background.run(work())
@@ -186,6 +202,7 @@ class Producer:
     def abort_transaction(self) -> None:
         async def work() -> None:
             await self._taken()
+            self._unheard.clear()
             await self._producer.abort_transaction()
 
         self._background.run(work())
@@ -207,6 +224,8 @@ class Producer:
             await self._producer.close(is_hasty=is_hasty)
             if self._taking is not None:
                 await asyncio.wait([self._taking])
+            if not is_hasty:
+                self._raise_unheard()
 
         try:
             self._background.run(work())
