@@ -135,7 +135,7 @@ def test_where_there_is_no_offset_the_policy_says_where_to_begin(server: Server,
             await reader.assign([place])
             assert await reader.position(place) == 10
             reader.seek(place, 500)  # out of range
-            await poll_until(lambda: reader.positions()[place].offset == 10, reader)
+            await poll_until(lambda: place in (there := reader.positions()) and there[place].offset == 10, reader)
         async with consumer(server, auto_offset_reset="none") as reader:
             await reader.assign([place])
             with pytest.raises(NoOffset, match="auto_offset_reset") as raised:
