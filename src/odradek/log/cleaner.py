@@ -24,8 +24,6 @@ from odradek.log.log import Log
 from odradek.log.lookup import aborted_between
 from odradek.log.names import FileState, TopicPartition
 from odradek.log.segment import Segment
-from odradek.wire.batch import NO_TIMESTAMP
-from odradek.wire.errors import ProtocolError
 
 MEMORY_BYTES = 128 * 1024 * 1024  # log.cleaner.dedupe.buffer.size
 
@@ -72,7 +70,7 @@ class Cleaner:
         while end < len(log.segments) - 1 and self._is_cleanable(log, end, now_ms):
             end += 1
         dirty = log.segments[first_dirty:end]
-        first_timestamps = [first_timestamp(segment) for segment in dirty]
+        first_timestamps = [segment.first_timestamp() for segment in dirty]
         return Range(
             dirty_offset,
             log.bases[end] if dirty else dirty_offset,
@@ -180,14 +178,6 @@ class Cleaner:
     def retry(self, partition: TopicPartition) -> None:
         """A person has looked at it."""
         self.set_aside.pop(self.folder.logs[partition], None)
-
-
-def first_timestamp(segment: Segment) -> int:
-    """That of a segment which cannot be read is not known: the job says what is wrong with it, and others go on."""
-    try:
-        return segment.first_timestamp()
-    except ProtocolError:
-        return NO_TIMESTAMP
 
 
 def announce(log: Log, new: Segment) -> None:
