@@ -8,7 +8,9 @@ from odradek.log.checkpoint import CLEANER_OFFSETS, read_offsets
 from odradek.log.compaction import Outcome, compact
 from odradek.log.disk import DiskFull
 from odradek.log.log import Origin
-from odradek.log.names import TopicPartition
+from odradek.log.names import FileKind, TopicPartition
+from odradek.wire.batch import MAGIC_POSITION
+from odradek.wire.errors import ProtocolError
 from tests.log.compacting import HOUR_MS, PARTITION, Compacted
 from tests.log.disk import SimDisk
 from tests.log.partition import add, batch, fill, marker, produced
@@ -298,6 +300,28 @@ def test_a_log_that_fails_is_set_aside_with_the_reason_until_a_person_says_so() 
     of.cleaner.retry(PARTITION)
     assert of.cleaner.set_aside == {}
     assert next_end(of) == 13
+
+
+def test_a_log_that_cannot_be_read_holds_up_no_other() -> None:
+    """Its own compaction says what is wrong with it."""
+    disk = SimDisk()
+    of = Compacted(disk)
+    other = of.folder.create(TopicPartition("mail", 1), UUID(int=8), of.now_ms)
+    fill(other, 2)
+    write(of, 3)
+    for log in (of.log, other):
+        log.roll(of.now_ms)
+        log.flush(of.now_ms)
+    of.restart()
+    for log in of.folder.logs.values():
+        log.move_high_watermark(log.end_offset)
+    disk.flip_bit(of.log.segments[0].path(FileKind.LOG), 8 * MAGIC_POSITION)
+    chosen = [of.cleaner.next_job(of.now_ms) for _ in range(2)]
+    jobs = dict(each for each in chosen if each is not None)
+    assert jobs.keys() == {PARTITION, TopicPartition("mail", 1)}
+    with pytest.raises(ProtocolError):
+        compact(of.disk, jobs[PARTITION])
+    compact(of.disk, jobs[TopicPartition("mail", 1)])
 
 
 def made_anew(of: Compacted) -> None:

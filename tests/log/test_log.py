@@ -8,7 +8,7 @@ from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import aborted, aborted_between
 from odradek.log.names import FileKind
 from odradek.log.segment import Slice
-from odradek.wire.batch import CONTROL, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
+from odradek.wire.batch import CONTROL, MAGIC_POSITION, TRANSACTIONAL, CorruptBatch, InvalidBatch, _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.control import ControlType, control_key
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -489,3 +489,16 @@ def test_nothing_past_the_first_open_transaction_is_stable_until_its_marker_is_c
     assert log.last_stable_offset == 1
     log.move_high_watermark(4)
     assert log.last_stable_offset == 4
+
+
+def test_what_is_broken_at_the_begin_of_a_segment_keeps_nothing_from_being_appended() -> None:
+    """Only its timestamp is looked at, and only after a start."""
+    disk = SimDisk()
+    log = opened(disk)
+    fill(log, 3)
+    log.close(NOW_MS)
+    disk.flip_bit(log.active.path(FileKind.LOG), 8 * MAGIC_POSITION)
+    again = opened(disk, clean=True)
+    assert add(again, batch()).first_offset == 3
+    with pytest.raises(Refused, match="CORRUPT_MESSAGE"):
+        again.read(0, 10_000, 4)

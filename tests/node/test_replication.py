@@ -12,9 +12,11 @@ import pytest
 
 from odradek.core.metadata.brokers import Endpoint
 from odradek.core.partition.fetcher import FetcherSettings, Work
-from odradek.core.partition.follower import TAKE_WATERMARKS, Action, Follower
+from odradek.core.partition.follower import TAKE_WATERMARKS, Action, Follower, Step
 from odradek.log.log import Log
+from odradek.log.segment import CorruptSegment
 from odradek.node.machine import Machine
+from odradek.node.readable import Readable
 from odradek.node.replication import EARLIEST, Replication, Source, begin_within_batch
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import decode_request, encode_response
@@ -131,6 +133,32 @@ def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_fo
             await until(lambda: bool(log.cuts))
             await source.close()
         assert [each for each in told if "sent" in each] == ["what node 9 has sent cannot be taken"]  # and not of connections
+
+    asyncio.run(story())
+
+
+def test_a_log_that_cannot_be_read_where_it_is_to_be_cut_is_damaged() -> None:
+    """It would be tried for ever: it has to be copied anew."""
+
+    async def story() -> None:
+        follower, log, told = follower_of(1), CutLog(), list[str]()
+
+        def cannot(offset: int, _: int) -> None:
+            raise CorruptSegment("magic 3", "t1-0/0.log", offset)
+
+        log.truncate_to = cannot  # type: ignore[method-assign]
+        replication = replication_from(0, {follower: cast("Log", log)})
+
+        def damaged(readable: Readable, _offset: int, reason: str) -> None:
+            assert readable.topic_id == follower.topic_id
+            told.append(reason)
+
+        replication.partitions.damaged = damaged  # type: ignore[assignment,method-assign]
+        source = Source(replication, 9, 0)
+        await source._take(Work(follower, Step(Action.TRUNCATE, 1), FetchResponse.PartitionData()))
+        assert told == ["t1-0/0.log at byte 1: magic 3"]
+        assert not follower.is_ready(0)
+        await source.close()
 
     asyncio.run(story())
 

@@ -313,12 +313,16 @@ class Segment:
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(FileKind.LOG))
 
     def first_timestamp(self) -> int:
-        """The timestamp of the first batch, -1 when there is none."""
+        """The timestamp of the first batch, -1 when there is none, or none that can be read: who reads it hears what is wrong."""
         if self._first_timestamp is None:
-            first = next(self.batches(), None)
-            if first is None:
-                return NO_TIMESTAMP
-            self._first_timestamp = first[1].max_timestamp
+            try:
+                first = next(self.batches(), None)
+            except ProtocolError:
+                self._first_timestamp = NO_TIMESTAMP
+            else:
+                if first is None:
+                    return NO_TIMESTAMP
+                self._first_timestamp = first[1].max_timestamp
         return self._first_timestamp
 
     def batches_from_timestamp(self, timestamp: int, offset_min: int) -> Iterator[tuple[int, BatchHeader]]:

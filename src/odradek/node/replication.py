@@ -187,6 +187,9 @@ class Source:
             follower.delay(replication.now_ms(), self.fetcher.settings.backoff_ms)
             if isinstance(error, DiskFull):
                 replication.partitions.filled(replication.partitions.folder_of(log))
+            elif isinstance(error, ProtocolError) and step.action is not Action.APPEND:  # it is our log that cannot be read
+                partition = FollowedPartition(replication.partitions, log, follower)
+                replication.partitions.damaged(partition, log.start_offset, str(error))
         except DiskFailed as error:
             follower.fail()
             replication.partitions.failed(error)
