@@ -16,8 +16,10 @@ from typing import Final
 from odradek.client.errors import KafkaError, Refused, TimedOut
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
+from odradek.client.metadata import NO_ID
 from odradek.client.offsets import Offsets
-from odradek.client.records import Committed, TopicPartition
+from odradek.client.reading import Reading
+from odradek.client.records import NO_OFFSET, Committed, TopicPartition
 from odradek.wire.errors import ErrorCode
 
 LAST_TIMEOUT_MS: Final = 15_000  # of a commit before partitions are given up: somebody waits for them
@@ -30,7 +32,7 @@ class Commits:
         self.handing = handing
         self.ready: Callable[[], Awaitable[None]] | None = None  # waits until the group takes commits
         self.is_member: Callable[[], bool] = lambda: True  # who is of no group by choice may commit as nobody
-        self._known: dict[TopicPartition, int] = {}  # committed, as far as we know
+        self._known: dict[TopicPartition, tuple[int, bytes]] = {}  # committed, as far as we know, and of which topic
         self._lock = asyncio.Lock()
 
     def start_from(self, place: TopicPartition, offset: int | None) -> None:
@@ -38,16 +40,21 @@ class Commits:
         if offset is None:
             self._known.pop(place, None)
         else:
-            self._known[place] = offset
+            self._note({place: Committed(offset)})
 
     def unsent(self, places: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
         """What is done with and not committed."""
         self.handing.look()
         found: dict[TopicPartition, Committed] = {}
         for place, reading in self.fetcher.readings.items():
-            if reading.done >= 0 and self._known.get(place) != reading.done and (places is None or place in places):
+            if reading.done >= 0 and not self._is_known(reading) and (places is None or place in places):
                 found[place] = Committed(reading.done, leader_epoch=reading.done_epoch)
         return found
+
+    def _is_known(self, reading: Reading) -> bool:
+        """Whether what is done with is committed; of a topic that was made anew nothing is."""
+        offset, topic_id = self._known.get(reading.place, (NO_OFFSET, NO_ID))
+        return offset == reading.done and (topic_id == reading.topic_id or NO_ID in (topic_id, reading.topic_id))
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
         """Until it is done, or refused for good."""
@@ -116,4 +123,5 @@ class Commits:
 
     def _note(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         for place, each in offsets.items():
-            self._known[place] = each.offset
+            reading = self.fetcher.readings.get(place)
+            self._known[place] = each.offset, reading.topic_id if reading is not None else NO_ID
