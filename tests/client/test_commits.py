@@ -177,3 +177,15 @@ def test_what_is_done_with_of_a_topic_that_was_made_anew_is_committed_also_where
         assert scene.commits.unsent() == {}
 
     asyncio.run(story())
+
+
+def test_what_was_read_of_a_topic_is_not_committed_for_one_that_was_made_anew_meanwhile() -> None:
+    async def story() -> None:
+        scene = Scene()
+        reading = scene.fetcher.readings[PLACE]
+        reading.lead(0, 0, ID)
+        with pytest.raises(Refused, match="made anew"):
+            await scene.commit(meanwhile=lambda: reading.lead(0, 0, bytes(15) + b"\x02"))
+        assert scene.coordinator.commits == []
+
+    asyncio.run(story())

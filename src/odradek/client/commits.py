@@ -5,7 +5,8 @@ Invariants
  2. One commit is under way at a time: an older one cannot overtake a newer one.
  3. A commit waits while the group is between two generations, where it would be refused.
  4. Who is no member at present commits nothing, and a member nothing that it had when it was asked to and has not any more: in
-    the name of a later generation, the group would take it over what others have committed since.
+    the name of a later generation, the group would take it over what others have committed since. Nor is an offset of a topic
+    committed for the one that was made anew under its name.
 """
 
 import asyncio
@@ -79,16 +80,20 @@ class Commits:
 
     def _check(self, offsets: Collection[TopicPartition]) -> Callable[[], None]:
         """Raises, as soon as what we have now is not to be committed by us any more."""
-        held = {place: self.fetcher.readings[place] for place in offsets if place in self.fetcher.readings}
+        readings = self.fetcher.readings
+        held = [(place, readings[place], readings[place].topic_id) for place in offsets if place in readings]
 
         def check() -> None:
             if not self.is_member():
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "it is no member at present", group=self.offsets.group)
-            for place, reading in held.items():
-                if self.fetcher.readings.get(place) is not reading:
-                    topic, partition = place
+            for (topic, partition), reading, topic_id in held:
+                if readings.get(reading.place) is not reading:
                     reason = "it was given up before it was committed"
-                    raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
+                elif topic_id not in (NO_ID, reading.topic_id):
+                    reason = "its topic was made anew before it was committed"
+                else:
+                    continue
+                raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
 
         return check
 
