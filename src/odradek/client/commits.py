@@ -48,7 +48,9 @@ class Commits:
         self.handing.look()
         found: dict[TopicPartition, Committed] = {}
         for place, reading in self.fetcher.readings.items():
-            if reading.done >= 0 and not self._is_known(reading) and (places is None or place in places):
+            if reading.done < 0 or self._is_known(reading) or self.handing.holds_from_before(reading):
+                continue
+            if places is None or place in places:
                 found[place] = Committed(reading.done, leader_epoch=reading.done_epoch)
         return found
 
