@@ -161,3 +161,31 @@ def metadata_of(topic_id: bytes | None) -> Any:
     """Of a cluster in which the topic has this id."""
     topics = {} if topic_id is None else {PLACE.topic: SimpleNamespace(id=topic_id)}
     return SimpleNamespace(topics=topics, names={each.id: name for name, each in topics.items()})
+
+
+def test_what_is_done_with_of_a_topic_that_was_made_anew_is_committed_also_where_the_one_before_was_as_far() -> None:
+    async def story() -> None:
+        scene = Scene()
+        reading = scene.fetcher.readings[PLACE]
+        reading.lead(0, 0, ID)
+        scene.fetcher.seek(reading, 5)
+        await scene.commit()
+        assert scene.commits.unsent() == {}
+        assert reading.lead(0, 0, bytes(15) + b"\x02")
+        assert [each.offset for each in scene.commits.unsent().values()] == [5]
+        await scene.commit()
+        assert scene.commits.unsent() == {}
+
+    asyncio.run(story())
+
+
+def test_what_was_read_of_a_topic_is_not_committed_for_one_that_was_made_anew_meanwhile() -> None:
+    async def story() -> None:
+        scene = Scene()
+        reading = scene.fetcher.readings[PLACE]
+        reading.lead(0, 0, ID)
+        with pytest.raises(Refused, match="made anew"):
+            await scene.commit(meanwhile=lambda: reading.lead(0, 0, bytes(15) + b"\x02"))
+        assert scene.coordinator.commits == []
+
+    asyncio.run(story())

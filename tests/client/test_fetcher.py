@@ -1,10 +1,13 @@
 """The fetcher against a cluster in memory, through everything that can happen to both in any order."""
 
+from typing import Any, cast
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.client.commits import Commits
 from odradek.client.fetcher import Fetch, Fetcher, Taste
 from odradek.client.handing import Handing
 from odradek.client.reading import EARLIEST, Reading
@@ -483,25 +486,63 @@ def test_a_question_that_a_leader_of_the_past_refuses_goes_to_the_next_one() -> 
     assert [each.node for each, _ in story.fetcher.lookups(story.now_s)] == [story.reading(0).leader]
 
 
-@pytest.mark.parametrize(("batches_cut", "left"), [(1, 3), (2, 2), (3, 1)])
-@pytest.mark.parametrize("version", [11, 17])
-def test_what_is_in_hand_when_a_log_is_cut_is_not_done_with(version: int, batches_cut: int, left: int) -> None:
-    """The first of four records was given in an earlier step, the next two are in hand; the log is cut behind or among them."""
+def in_hand(version: int) -> tuple[Story, Commits]:
+    """The first of four records was given in an earlier step, the next two are in hand."""
     story = Story(version)
     for _ in range(4):
         story.produce(0, 0)
     for _ in range(2):
         story.ask()
         fetched(story)
-    reading = story.reading(0)
     for count in (1, 2):
         story.handing.come_back(is_iterating=False)
         assert len(story.handing.give(count)) == count
+    commits = Commits(cast("Any", None), story.fetcher, story.handing)
+    assert unsent(story, commits) == 1
+    return story, commits
+
+
+def unsent(story: Story, commits: Commits) -> int | None:
+    found = commits.unsent().get(story.places[0])
+    return found.offset if found is not None else None
+
+
+@pytest.mark.parametrize(("batches_cut", "left"), [(1, 3), (2, 2), (3, 1)])
+@pytest.mark.parametrize("version", [11, 17])
+def test_what_is_in_hand_when_a_log_is_cut_is_not_committed(version: int, batches_cut: int, left: int) -> None:
+    """Behind what is in hand, or among it."""
+    story, commits = in_hand(version)
     story.cut(0, batches_cut - 1)
     for _ in range(3):
         story.learn()
         story.ask()
         fetched(story)
-    assert (reading.done, reading.given) == (1, left)
+    assert story.reading(0).given == left
+    assert unsent(story, commits) is None
     story.handing.come_back(is_iterating=False)
-    assert (reading.done, reading.given) == (left, left)
+    assert unsent(story, commits) == left
+
+
+def test_what_is_in_hand_when_a_position_is_reset_is_not_committed() -> None:
+    """Retention has been as far as we are."""
+    story, commits = in_hand(17)
+    for _ in range(3):
+        story.delete(0)
+    story.fetcher.reset(story.reading(0), ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert unsent(story, commits) is None
+    story.ask()
+    assert story.reading(0).given == 3
+    assert unsent(story, commits) is None
+    story.handing.come_back(is_iterating=False)
+    assert unsent(story, commits) == 3
+
+
+def test_what_somebody_has_not_passed_on_when_a_log_is_cut_is_not_done_with() -> None:
+    story, commits = in_hand(17)
+    story.cut(0, 0)
+    for _ in range(3):
+        story.learn()
+        story.ask()
+        fetched(story)
+    story.handing.finish({story.places[0]: 2})
+    assert unsent(story, commits) == 2

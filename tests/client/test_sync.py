@@ -1,14 +1,16 @@
 """The client for programs with threads, on a node of ours and on Apache Kafka."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from odradek.client.admin import NewTopic
 from odradek.client.errors import Closed, InvalidOption, Refused, TimedOut, TransactionFailed
-from odradek.client.records import TopicPartition
+from odradek.client.records import Record, TopicPartition
 from odradek.sync import Admin, Consumer, Producer
 from odradek.wire.errors import ErrorCode
 from tests.client.servers import Server
@@ -169,3 +171,62 @@ def test_a_transaction_with_a_record_that_could_not_be_taken_is_not_committed() 
         "commit_transaction",
         "close",
     ]
+
+
+class Original:
+    """A consumer for asyncio that has these records, one for each poll."""
+
+    def __init__(self, *records: Record) -> None:
+        self.records = [*records]
+        self.heard: list[Any] = []
+        self._running = SimpleNamespace(handing=SimpleNamespace(finish=self.heard.append))
+
+    async def start(self) -> None:
+        """It is there."""
+
+    async def poll(self, max_records: int | None, timeout_ms: float) -> list[Record]:
+        return [self.records.pop(0)]
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("t", 0)]
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self.heard.append((place, offset))
+
+    async def _close(self, *, is_done: bool) -> None:
+        self.heard.append(is_done)
+
+
+def interrupted(original: Original, poll: Callable[[Consumer], object]) -> Consumer:
+    """Its program hears a signal while it waits for what has just come."""
+    made = Consumer.__new__(Consumer)
+    made._begin(cast("Any", original))
+    background, run = made._background, made._background.run
+
+    def be_interrupted(work: Any) -> Any:
+        run(work)
+        raise KeyboardInterrupt
+
+    background.run = be_interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        poll(made)
+    background.run = run  # type: ignore[method-assign]
+    return made
+
+
+@pytest.mark.parametrize("poll", [next, Consumer.poll])
+def test_what_came_when_the_program_was_interrupted_is_given_or_read_again_and_not_done_with(
+    poll: Callable[[Consumer], object],
+) -> None:
+    first, second = Record("t", 0, 7, 0, None, b"first"), Record("t", 0, 8, 0, None, b"second")
+    consumer = interrupted(Original(first, second), poll)
+    assert [next(consumer), next(consumer)] == [first, second]
+    consumer.close()
+    original = Original(first, second)
+    consumer = interrupted(original, poll)
+    assert consumer.poll() == [second], "which stands for what is read again"
+    assert original.heard == [(TopicPartition("t", 0), 7)]
+    consumer.close()
+    original = Original(first)
+    interrupted(original, poll).close()
+    assert original.heard == [{TopicPartition("t", 0): 7}, False]

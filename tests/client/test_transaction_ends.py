@@ -36,6 +36,9 @@ class Coordinator:
         self.codes = [*codes]
         self.of_offsets = self.of_partitions = ErrorCode.NONE
         self.version = IMPLICIT_SINCE
+        self.tries = 1
+        self.is_quick = asyncio.Event()  # to answer about offsets
+        self.is_quick.set()
         self.asked: list[Message] = []
         self.epoch = 0
         self.loop = asyncio.get_running_loop()
@@ -43,6 +46,7 @@ class Coordinator:
     async def ask_coordinator(self, of: int, name: str, request: Message, response: type[Any], **how: Any) -> Any:
         self.asked.append(request)
         if isinstance(request, TxnOffsetCommitRequest):
+            await self.is_quick.wait()
             offsets = TxnOffsetCommitResponse
             told = offsets.TxnOffsetCommitResponsePartition(error_code=self.of_offsets)
             return offsets(topics=[offsets.TxnOffsetCommitResponseTopic(name=PLACE.topic, partitions=[told])])
@@ -57,6 +61,13 @@ class Coordinator:
         return kinds[type(request)](error_code=code, producer_id=1, producer_epoch=self.epoch)
 
     async def insist(self, what: str, attempt: Callable[[], Any]) -> Any:
+        for _ in range(self.tries - 1):
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if not error.is_retriable:
+                    raise
+                await asyncio.sleep(0)
         return await attempt()
 
     async def coordinator(self, kind: int, name: str) -> int:
@@ -240,5 +251,48 @@ def test_a_transaction_of_the_first_version_that_nothing_could_be_added_to_is_ab
             await transactions.end(is_commit=True)
         await transactions.end(is_commit=False)
         await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_a_commit_waits_for_offsets_that_are_under_way() -> None:
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.is_quick.clear()
+        sending = asyncio.ensure_future(transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g")))
+        await asyncio.sleep(0)
+        committing = asyncio.ensure_future(transactions.end(is_commit=True))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [type(each) for each in coordinator.asked] == [InitProducerIdRequest, TxnOffsetCommitRequest]
+        coordinator.is_quick.set()
+        await asyncio.gather(sending, committing)
+        assert isinstance(coordinator.asked[-1], EndTxnRequest)
+
+    asyncio.run(story())
+
+
+def test_offsets_that_are_tried_again_when_their_transaction_is_aborted_are_in_no_other() -> None:
+    """Their coordinator could not be found, and the program has gone on."""
+
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = await begun(coordinator)
+        coordinator.of_offsets, coordinator.tries = ErrorCode.COORDINATOR_NOT_AVAILABLE, 2
+        coordinator.is_quick.clear()
+        sending = asyncio.ensure_future(transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g")))
+        await asyncio.sleep(0)
+        aborting = asyncio.ensure_future(transactions.end(is_commit=False))
+        await asyncio.sleep(0)
+        coordinator.is_quick.set()
+        with pytest.raises(TransactionFailed, match="is being aborted"):
+            await sending
+        await aborting
+        await transactions.begin()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        epochs = [each.producer_epoch for each in coordinator.asked if isinstance(each, TxnOffsetCommitRequest)]
+        assert epochs == [1]
 
     asyncio.run(story())

@@ -5,7 +5,8 @@ Invariants
  2. One commit is under way at a time: an older one cannot overtake a newer one.
  3. A commit waits while the group is between two generations, where it would be refused.
  4. Who is no member at present commits nothing, and a member nothing that it had when it was asked to and has not any more: in
-    the name of a later generation, the group would take it over what others have committed since.
+    the name of a later generation, the group would take it over what others have committed since. Nor is an offset of a topic
+    committed for the one that was made anew under its name.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ from typing import Final
 from odradek.client.errors import KafkaError, Refused, TimedOut
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
+from odradek.client.metadata import NO_ID
 from odradek.client.offsets import Offsets
-from odradek.client.records import Committed, TopicPartition
+from odradek.client.reading import Reading
+from odradek.client.records import NO_OFFSET, Committed, TopicPartition
 from odradek.wire.errors import ErrorCode
 
 LAST_TIMEOUT_MS: Final = 15_000  # of a commit before partitions are given up: somebody waits for them
@@ -30,7 +33,7 @@ class Commits:
         self.handing = handing
         self.ready: Callable[[], Awaitable[None]] | None = None  # waits until the group takes commits
         self.is_member: Callable[[], bool] = lambda: True  # who is of no group by choice may commit as nobody
-        self._known: dict[TopicPartition, int] = {}  # committed, as far as we know
+        self._known: dict[TopicPartition, tuple[int, bytes]] = {}  # committed, as far as we know, and of which topic
         self._lock = asyncio.Lock()
 
     def start_from(self, place: TopicPartition, offset: int | None) -> None:
@@ -38,16 +41,23 @@ class Commits:
         if offset is None:
             self._known.pop(place, None)
         else:
-            self._known[place] = offset
+            self._note({place: Committed(offset)})
 
     def unsent(self, places: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
         """What is done with and not committed."""
         self.handing.look()
         found: dict[TopicPartition, Committed] = {}
         for place, reading in self.fetcher.readings.items():
-            if reading.done >= 0 and self._known.get(place) != reading.done and (places is None or place in places):
+            if reading.done < 0 or self._is_known(reading) or self.handing.holds_from_before(reading):
+                continue
+            if places is None or place in places:
                 found[place] = Committed(reading.done, leader_epoch=reading.done_epoch)
         return found
+
+    def _is_known(self, reading: Reading) -> bool:
+        """Whether what is done with is committed; of a topic that was made anew nothing is."""
+        offset, topic_id = self._known.get(reading.place, (NO_OFFSET, NO_ID))
+        return offset == reading.done and (topic_id == reading.topic_id or NO_ID in (topic_id, reading.topic_id))
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: float | None = None) -> None:
         """Until it is done, or refused for good."""
@@ -72,16 +82,20 @@ class Commits:
 
     def _check(self, offsets: Collection[TopicPartition]) -> Callable[[], None]:
         """Raises, as soon as what we have now is not to be committed by us any more."""
-        held = {place: self.fetcher.readings[place] for place in offsets if place in self.fetcher.readings}
+        readings = self.fetcher.readings
+        held = [(place, readings[place], readings[place].topic_id) for place in offsets if place in readings]
 
         def check() -> None:
             if not self.is_member():
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, "it is no member at present", group=self.offsets.group)
-            for place, reading in held.items():
-                if self.fetcher.readings.get(place) is not reading:
-                    topic, partition = place
+            for (topic, partition), reading, topic_id in held:
+                if readings.get(reading.place) is not reading:
                     reason = "it was given up before it was committed"
-                    raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
+                elif topic_id not in (NO_ID, reading.topic_id):
+                    reason = "its topic was made anew before it was committed"
+                else:
+                    continue
+                raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
 
         return check
 
@@ -116,4 +130,5 @@ class Commits:
 
     def _note(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         for place, each in offsets.items():
-            self._known[place] = each.offset
+            reading = self.fetcher.readings.get(place)
+            self._known[place] = each.offset, reading.topic_id if reading is not None else NO_ID

@@ -280,8 +280,7 @@ class Fetcher:
         if self.taste.resets_to is None:
             self.reset(reading)
         else:
-            reading.cut(min(end_offset, reading.given), epoch)
-            self.buffer.drop_stale()
+            self.seek(reading, min(end_offset, reading.given), epoch)
 
     def _replaced(self, reading: Reading) -> None:
         """The topic is another one, under the same name: all of it has come since."""

@@ -45,11 +45,9 @@ class Handing:
     def finish(self, not_given: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """It is done with what it has; but for what somebody who passes it on has not given, from these offsets on."""
         self.look()
-        for reading, jumps in self._in_hand.items():
-            if jumps == reading.jumps:
-                reading.done, reading.done_epoch = not_given.get(reading.place, reading.given), reading.given_epoch
-            elif reading.place not in not_given:  # of a log that was cut, what is left of it
-                reading.done, reading.done_epoch = reading.given, reading.given_epoch
+        for reading in self._in_hand:
+            given = reading.given
+            reading.done, reading.done_epoch = min(not_given.get(reading.place, given), given), reading.given_epoch
         self._in_hand.clear()
 
     def give(self, count: int) -> list[Record]:
@@ -122,6 +120,10 @@ class Handing:
         """Whether the program has records of any of these in hand."""
         self.look()
         return any(reading in readings and jumps == reading.jumps for reading, jumps in self._in_hand.items())
+
+    def holds_from_before(self, reading: Reading) -> bool:
+        """Whether the program has records in hand that were given before a jump: where we are is not how far it is."""
+        return self._in_hand.get(reading, reading.jumps) != reading.jumps
 
     def interrupt(self) -> None:
         """What is ready goes back to its piece, and is given from there if it may be given then."""

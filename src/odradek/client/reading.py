@@ -79,13 +79,6 @@ class Reading:
         self.checked_epoch = NO_EPOCH
         self._settle()
 
-    def cut(self, offset: int, epoch: int) -> None:
-        """Goes on where the log was cut: what is in hand of what is before that is not done with."""
-        done, done_epoch = self.done, self.done_epoch
-        self.move(offset, epoch)
-        if done < offset:
-            self.done, self.done_epoch = done, done_epoch
-
     def aim(self, timestamp: int) -> None:
         """Goes on at the offset of a time, when that is known."""
         self.move(NO_OFFSET)

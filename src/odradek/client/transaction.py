@@ -8,7 +8,8 @@ before that, partitions are added here, and an epoch stays until something has f
 Invariants
  1. A transaction of which anything failed is aborted, whatever the program wants.
  2. Who was fenced does nothing more.
- 3. What waits for room when its transaction ends is in no other one; while it ends, nothing more is taken.
+ 3. What waits for room when its transaction ends is in no other one; while it ends, nothing more is taken, and what is under
+    way is waited for, offsets too.
  4. Nobody ends a transaction that was joined but who has begun it; and the next one has another epoch, so that what others
     count in their partitions begins anew.
  5. After an end whose outcome is not known, the next transaction begins with a new epoch: whatever was decided is decided then.
@@ -90,6 +91,7 @@ class Transactions:
         self.is_ending = False  # what was sent is waited for
         self.added: set[TopicPartition] = set()
         self.groups: set[str] = set()
+        self._sending_offsets: set[asyncio.Future[None]] = set()
         self._to_add: dict[TopicPartition, None] = {}
         self._adding: asyncio.Task[None] | None = None
 
@@ -236,10 +238,13 @@ class Transactions:
 
     async def end(self, *, is_commit: bool) -> None:
         """Everything that was sent has been answered. Of a transaction that failed, only an abort."""
-        if self._adding is not None:
-            await asyncio.wait([self._adding])
         if self.is_joined:
             raise InvalidOption("a transaction is ended by the producer that has begun it")
+        if not is_commit:
+            self._fail(TransactionFailed("it is being aborted"))  # offsets that are under way are not tried again
+        under_way = [*self._sending_offsets, *([self._adding] if self._adding is not None else [])]
+        if under_way:
+            await asyncio.wait(under_way)
         if self.state not in (State.OPEN, State.FAILED):
             self.check()
         if is_commit and self.state is State.FAILED:
@@ -313,6 +318,8 @@ class Transactions:
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         number = self.check()
         self.has_begun = True
+        ended = self.cluster.loop.create_future()
+        self._sending_offsets.add(ended)
         try:
             if not self.is_implicit and group.group not in self.groups:
                 await self._insist("to add a group to the transaction", lambda: self._add_group(group.group))
@@ -325,8 +332,17 @@ class Transactions:
             unknown = f"offsets of group {group.group} may be in it or not, who waited for that was cancelled"
             self.left_out(number, TransactionFailed(unknown, group=group.group))
             raise
+        finally:
+            self._sending_offsets.discard(ended)
+            ended.set_result(None)
+
+    def _check_open(self) -> None:
+        """Raises when what is tried again is in vain."""
+        if self.state is not State.OPEN:
+            raise self.failure()
 
     async def _add_group(self, group: str) -> None:
+        self._check_open()
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
         )
@@ -334,6 +350,7 @@ class Transactions:
         self._check(answer.error_code)
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
+        self._check_open()
         kind = TxnOffsetCommitRequest
         topics: dict[str, list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]] = {}
         for place, committed in offsets.items():

@@ -7,7 +7,8 @@
 Iterating takes CHUNK_RECORDS at a time over from the loop's thread.
 
 Invariants
- 1. What was taken over and not given to the program is not done with: it is neither committed, nor lost to another member.
+ 1. What was taken over and not given to the program is not done with: it is neither committed, nor lost to another member. So is
+    what comes when somebody who waits for it is interrupted.
 """
 
 from collections.abc import Mapping
@@ -63,27 +64,34 @@ class Consumer(ConsumerCalls):
             if not self._background.is_open:
                 raise StopIteration
             try:
-                self._taken = self._background.run(self._original.poll(CHUNK_RECORDS, POLL_MS))[::-1]
+                self._background.run(self._take(CHUNK_RECORDS, POLL_MS))
             except Closed:
                 raise StopIteration from None
         return self._taken.pop()
 
     def poll(self, max_records: int | None = None, timeout_ms: float = POLL_MS) -> list[Record]:
         """As many records as are there, as soon as there are any; none when time is up."""
-        self._give_back()
-        return self._background.run(self._original.poll(max_records, timeout_ms))
+
+        async def work() -> None:
+            self._give_back()
+            await self._take(max_records, timeout_ms)
+
+        self._background.run(work())
+        found, self._taken = self._taken[::-1], []
+        return found
+
+    async def _take(self, max_records: int | None, timeout_ms: float) -> None:
+        """In the loop's thread, so that nothing is between two hands."""
+        if not self._taken:
+            self._taken = (await self._original.poll(max_records, timeout_ms))[::-1]
 
     def _give_back(self) -> None:
         """What an iteration has taken over and not given is read again."""
-
-        async def work() -> None:
+        if self._taken:
             assigned = self._original.assignment()
             for place, offset in self._not_given().items():
                 if place in assigned:
                     self._original.seek(place, offset)
-
-        if self._taken:
-            self._background.run(work())
             self._taken = []
 
     def _not_given(self) -> dict[TopicPartition, int]:
@@ -94,7 +102,11 @@ class Consumer(ConsumerCalls):
 
     def commit(self, offsets: Mapping[Place, int | Committed] | None = None, timeout_ms: float | None = None) -> None:
         """These, or without any what the program has got: it is done with all of it."""
-        self._background.run(self._original.commit(self._given() if offsets is None else offsets, timeout_ms))
+
+        async def work() -> None:
+            await self._original.commit(self._given() if offsets is None else offsets, timeout_ms)
+
+        self._background.run(work())
 
     def _given(self) -> dict[Place, int | Committed] | None:
         """What the program has got, where that is less than what was taken over."""
