@@ -7,8 +7,8 @@ Invariants
  1. The order of the list is the order in which things happened; `at_ms` (virtual or monotonic) is for people.
  2. Ids are unique in a history, and a client does one thing of a kind at a time, except sends.
  3. A value is sent once under a key, as far as the one who sends means it: whatever is there twice was made so on the way.
- 4. Topics are told by name, and where a client spoke of one by its id, with `ids`. Where the name of a topic is used again, that is
-    what tells its incarnations apart, together with who asked when for what (incarnations.py).
+ 4. Topics are told by name, and where a client spoke of one by its id, with that. Where the name of a topic is used again, ids
+    tell its incarnations apart, and otherwise what was asked for when (incarnations.py).
 """
 
 from collections.abc import Iterable

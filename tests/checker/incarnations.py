@@ -1,9 +1,9 @@
 """Topics that were made anew under a name that had been used: each incarnation becomes a topic of its own, `name@id`.
 
-The rules need not know of it: they get a history in which no name is used twice. Of a topic that was made once nothing is changed.
+The rules need not know of it: they get a history in which no name is used twice. Of a topic that was made once nothing changes.
 
-What a client did by a topic's id was done to that one. What it did by the name was done to one that had been asked for by then; and
-how long a node that has heard of nothing takes a name for what it was, nobody can tell. So where that is more than one
+What a client did by a topic's id was done to that one. What it did by the name was done to one that had been asked for by then;
+and how long a node that has heard of nothing takes a name for what it was, nobody can tell. So where that is more than one
 
  - a send, or a commit of offsets, may be in each of them, and is expected in none: it becomes one of each, whose end is unknown;
  - what was read, or seen to be committed, shows nothing.
