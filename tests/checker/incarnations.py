@@ -8,6 +8,9 @@ and how long a node that has heard of nothing takes a name for what it was, nobo
  - a send, or a commit of offsets, may be in each of them, and is expected in none: it becomes one of each, whose end is unknown;
  - what was read, or seen to be committed, shows nothing.
 
+A group has one coordinator at a time, which never knows less than it did: once it has spoken of an incarnation by its id, what it
+is asked for by the name is not of an earlier one.
+
 Invariants
  1. Nothing is held against an incarnation that may be true of another.
  2. What was answered before an incarnation was asked for is not of it, unless an attempt may come late: one without an answer,
@@ -48,10 +51,13 @@ class Telling:
         self.topics: dict[str, dict[str, Incarnation]] = {}  # that were made anew: incarnations by id, in their order
         self.made: dict[int, str] = {}  # by creation
         self.sends: dict[int, list[tuple[str, int]]] = {}  # those that may be in several: topic and id of each copy
-        self.commits: dict[int, CommitBegun] = {}
+        self.begun: dict[int, tuple[int, CommitBegun | history.CommittedAsked]] = {}  # commits and questions: when
+        self.commits: dict[int, int] = {}  # those that were by a name: the id of that part
+        self.known: dict[tuple[str, str], list[tuple[int, int]]] = {}  # by group and name: when one was told, and when it began
         self._find_topics(events)
         if self.topics:
             self._note_ids(events)
+            self._note_groups(events)
         begun = (SendBegun, CommitBegun, history.DeletionBegun)
         self._ids = count(1 + max((event.id for event in events if isinstance(event, begun)), default=0))
 
@@ -86,11 +92,30 @@ class Telling:
                     unnamed = [each.begun for key, each in known.items() if key.startswith(UNNAMED)]
                     known[topic_id] = Incarnation(f"{name}@{topic_id}", min(unnamed, default=0))
 
+    def _note_groups(self, events: Sequence[AnyEvent]) -> None:
+        """What coordinators have spoken of."""
+        for at, event in enumerate(events):
+            spoken = None
+            if isinstance(event, CommitBegun | history.CommittedAsked):
+                self.begun[event.id] = at, event
+            elif isinstance(event, history.CommittedSeen):
+                spoken = event
+            elif isinstance(event, history.CommitEnded) and event.acknowledged:
+                spoken = self.begun[event.id][1]
+            for name, topic_id in spoken.ids.items() if isinstance(spoken, CommitBegun | history.CommittedSeen) else ():
+                if spoken is not None and name in self.topics:
+                    self.known.setdefault((spoken.group, name), []).append((at, self.topics[name][topic_id].begun))
+
     # -- which it is
 
     def _by_name(self, name: str, until: int) -> list[str]:
         """Those that what was done by the name until then may have been done to."""
         return [each.topic for each in self.topics[name].values() if each.begun < until]
+
+    def _of_group(self, group: str, name: str, asked: int, until: int) -> list[str]:
+        """Those that a coordinator may have taken the name for."""
+        first = max((begun for at, begun in self.known.get((group, name), ()) if at < asked), default=0)
+        return [each.topic for each in self.topics[name].values() if first <= each.begun < until]
 
     def _read(self, name: str, ids: Ids, at: int) -> str:
         """The one that was read, or looked at; none where nobody can tell."""
@@ -143,9 +168,9 @@ class Telling:
             case CommitBegun():
                 yield from self._commit(event)
             case history.CommitEnded():
-                yield self._commit_ended(event)
+                yield from self._commit_ended(event)
             case history.CommittedSeen():
-                yield replace(event, offsets=self._positions(at, event.offsets, event.ids))
+                yield self._seen(at, event)
             case history.DeletionBegun():
                 yield from self._deletion(event)
             case history.DeletionEnded() if event.id in self.sends:
@@ -230,29 +255,53 @@ class Telling:
 
     # -- committed offsets
 
-    def _committed_to(self, event: CommitBegun, topic: str) -> list[str]:
-        if topic in event.ids or topic not in self.topics:
-            return [self._read(topic, event.ids, NEVER)]
-        return self._by_name(topic, self._end_of(event.id))
+    def _seen(self, at: int, event: history.CommittedSeen) -> AnyEvent:
+        found = []
+        for each in event.offsets:
+            is_by_name = each.topic in self.topics and each.topic not in event.ids
+            asked = self.begun[event.id][0]
+            topics = self._of_group(event.group, each.topic, asked, at) if is_by_name else [self._read(each.topic, event.ids, at)]
+            if len(topics) == 1:
+                found.append(replace(each, topic=topics[0]))
+        return replace(event, offsets=found)
 
     def _commit(self, event: CommitBegun) -> Iterator[AnyEvent]:
-        """What may have been committed to one or another is as if somebody had asked for it whom nobody ever answered."""
-        to = [(each, self._committed_to(event, each.topic)) for each in event.offsets]
-        clear = [replace(each, topic=topics[0]) for each, topics in to if len(topics) == 1]
-        unclear = [replace(each, topic=topic) for each, topics in to if len(topics) > 1 for topic in topics]
-        self.commits[event.id] = event
-        yield replace(event, offsets=clear)
+        """What was committed by a name was nobody's: who has a partition of one topic need not have that of the next. And where
+        it may be of one or another, it is as if somebody had asked for it whom nobody ever answered."""
+        named, unclear = [], []
+        for each in event.offsets:
+            topics = self._by_name_committed(event, each.topic)
+            named += [replace(each, topic=topics[0])] if len(topics) == 1 else []
+            unclear += [replace(each, topic=topic) for topic in topics] if len(topics) > 1 else []
+        yield replace(event, offsets=self._committed_by_id(event, event.offsets))
+        if named:
+            self.commits[event.id] = next(self._ids)
+            yield replace(event, id=self.commits[event.id], offsets=named, member="")
         if unclear:
             yield replace(event, id=next(self._ids), offsets=unclear, member="", transaction=None)
 
-    def _commit_ended(self, event: history.CommitEnded) -> AnyEvent:
-        begun = self.commits[event.id]
+    def _commit_ended(self, event: history.CommitEnded) -> Iterator[AnyEvent]:
+        begun = self.begun[event.id][1]
+        assert isinstance(begun, CommitBegun)
+        done, refused = (self._committed_by_id(begun, each) for each in (event.acknowledged, event.refused))
+        yield replace(event, acknowledged=done, refused=refused)
+        if event.id in self.commits:
+            done, refused = (self._committed_by_name(begun, each) for each in (event.acknowledged, event.refused))
+            yield replace(event, id=self.commits[event.id], acknowledged=done, refused=refused)
 
-        def clear(positions: list[Position]) -> list[Position]:
-            to = [(each, self._committed_to(begun, each.topic)) for each in positions]
-            return [replace(each, topic=topics[0]) for each, topics in to if len(topics) == 1]
+    def _committed_by_id(self, event: CommitBegun, offsets: list[Position]) -> list[Position]:
+        """Or to a topic that was made once."""
+        clear = [each for each in offsets if each.topic in event.ids or each.topic not in self.topics]
+        return [replace(each, topic=self._read(each.topic, event.ids, NEVER)) for each in clear]
 
-        return replace(event, acknowledged=clear(event.acknowledged), refused=clear(event.refused))
+    def _committed_by_name(self, event: CommitBegun, offsets: list[Position]) -> list[Position]:
+        to = [(each, self._by_name_committed(event, each.topic)) for each in offsets]
+        return [replace(each, topic=topics[0]) for each, topics in to if len(topics) == 1]
+
+    def _by_name_committed(self, event: CommitBegun, name: str) -> list[str]:
+        if name in event.ids or name not in self.topics:
+            return []
+        return self._of_group(event.group, name, self.begun[event.id][0], self._end_of(event.id))
 
 
 def ids_of(event: AnyEvent, names: dict[int, str]) -> list[tuple[str, str]]:

@@ -108,6 +108,23 @@ RIGHT = {
         m heard 5 > ok
         w sees ? id=y
     """,
+    "a coordinator that has not spoken of the new one may tell of the old one": """
+        a create t > ok id=x
+        m commits 5 > ok
+        a delete t > ok id=x
+        a create t > ok id=y
+        w sees 5
+        w sees ? id=y
+    """,
+    "also to who has asked before": """
+        a create t > ok id=x
+        m commits 5 > ok
+        a delete t > ok id=x
+        a create t > ok id=y
+        v asks
+        w sees ? id=y
+        v sees 5
+    """,
     "an idempotent producer that goes on counting may be out of order until it is known": """
         a create t > ok id=x
         a delete t > ok id=x
@@ -221,6 +238,28 @@ WRONG = {
         a delete t > ok id=x
         a create t > ok id=y
         w sees 5 id=y
+    """,
+        "committed_offset",
+    ),
+    "a coordinator that has spoken of the new one tells of the old one": (
+        """
+        a create t > ok id=x
+        m commits 5 > ok
+        a delete t > ok id=x
+        a create t > ok id=y
+        w sees ? id=y
+        w sees 5
+    """,
+        "committed_offset",
+    ),
+    "what was committed by the name, to one that had spoken of the new one, is lost": (
+        """
+        a create t > ok id=x
+        a delete t > ok id=x
+        a create t > ok id=y
+        w sees ? id=y
+        m commits 5 > ok
+        w sees ? id=y
     """,
         "committed_offset",
     ),

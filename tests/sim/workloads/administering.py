@@ -17,6 +17,7 @@ ATTEMPTS_MAX: Final = 3
 PARTITIONS_MAX: Final = 5
 PASSING_MAX: Final = 2  # topics at a time
 USED_AGAIN: Final = 0.5  # of names
+BUSY_SECONDS: Final = (0.0, 0.3, 1.0)  # while much is written to it, before it is deleted: one of them
 GONE_SECONDS: Final = (0.0, 0.0, 0.3, 2.0)  # until another topic has the name: one of them
 BY_ID: Final = {"CreateTopics": 7, "DeleteTopics": 6}
 SETTLED_SECONDS_MAX: Final = 60.0
@@ -77,7 +78,8 @@ class Crew:
         """One thing after another, in rounds in which everything has its turn."""
         if not self.round:
             self.round = [self.make_topic, self.delete_topic, self.grow, self.configure, self.configure, self.delete_records]
-            self.round += [self.move, self.move, self.take_back, self.elect, self.elect, self.renew, self.renew]
+            self.round += [self.move, self.move, self.take_back, self.elect, self.elect]
+            self.round += [self.renew] * self.stage.profile.renewals
             self.program.chance.shuffle(self.round)
         await self.administrator.view.refresh(self.stage.topics)
         await self.round.pop()()
@@ -127,6 +129,8 @@ class Crew:
         if not topics:
             return
         topic, chance = self.program.chance.choice(topics), self.program.chance
+        self.stage.renewing = topic.name
+        await self.stage.pause(chance.choice(BUSY_SECONDS))
         is_gone = await self._delete_for_another(topic.name)
         if is_gone:
             await self.stage.pause(chance.choice(GONE_SECONDS))
@@ -134,6 +138,7 @@ class Crew:
             del self.stage.topics[topic.name]
         else:
             self.stage.count("topics made anew")
+        self.stage.renewing = ""
 
     async def grow(self) -> None:
         topic = self.any_topic()
