@@ -23,7 +23,9 @@ class Evidence:
         self.events = events
         self.sends: dict[int, Send] = {}
         self.sent: dict[tuple[str, int, str | None, str | None], Send] = {}
+        self.sent_by_name: dict[tuple[str, int, str | None, str | None], Send] = {}  # to any topic of a name
         self.sent_again: list[Send] = []
+        self.first_acknowledged: dict[tuple[str, int, str], int] = {}  # by topic, partition and producer: when
         self.transactions: dict[int, Transaction] = {}
         self.logs: dict[Log, dict[int, Place]] = {}
         self.conflicts: list[Conflict] = []
@@ -76,6 +78,12 @@ class Evidence:
             place = Place(record.key, record.value, at, is_read=True)  # another says otherwise
         return self.send_of(log, place)
 
+    def sent_to_another(self, log: Log, place: Place) -> Send | None:
+        """To a topic of the same name, and not to this one."""
+        if place.value is None or (log[0], log[1], place.key, place.value) in self.sent:
+            return None
+        return self.sent_by_name.get((name_of(log[0]), log[1], place.key, place.value))
+
     def state_of(self, send: Send) -> str:
         """Whether a record is visible in read_committed: committed, aborted, or unknown."""
         transaction = send.event.transaction
@@ -101,7 +109,7 @@ class Evidence:
 
     def is_topic_deleted(self, topic: str) -> bool:
         """Whether anybody asked for it, whatever the answer was."""
-        return name_of(topic) in self.deleted_topics
+        return topic in self.deleted_topics
 
     def is_compactable(self, log: Log, offset: int, place: Place) -> bool:
         topic, partition, _ = log
@@ -147,13 +155,14 @@ class Evidence:
             case history.DeletionEnded():
                 self._deletion_ended(at, event)
             case history.TopicBegun(change="delete"):
-                self.deleted_topics.add(name_of(event.topic))
+                self.deleted_topics.add(event.topic)
             case _:
                 pass  # of readers and groups, which are looked at in order
 
     def _send_begun(self, at: int, event: SendBegun) -> None:
         send = self.sends[event.id] = Send(event, at)
         known = self.sent.setdefault((event.topic, event.partition, event.key, event.value), send)
+        self.sent_by_name.setdefault((name_of(event.topic), event.partition, event.key, event.value), send)
         if known is not send and event.value is not None:
             self.sent_again.append(send)
         if event.transaction is not None:
@@ -163,6 +172,8 @@ class Evidence:
         send = self.sends[event.id]
         send.ended, send.outcome, send.offset, send.attempts = at, event.outcome, event.offset, event.attempts
         sent = send.event
+        if event.outcome == "acknowledged":
+            self.first_acknowledged.setdefault((sent.topic, sent.partition, sent.producer), at)
         if event.outcome != "acknowledged" or event.offset == UNKNOWN_OFFSET or sent.acks != -1:
             return
         place = self._observe(

@@ -56,3 +56,8 @@ class Conflict(msgspec.Struct):
 def name_of(topic: str) -> str:
     """Without its incarnation."""
     return topic.partition("@")[0]
+
+
+def is_made_anew(topic: str) -> bool:
+    """Or will be: there are others of its name."""
+    return "@" in topic

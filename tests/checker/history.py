@@ -7,7 +7,8 @@ Invariants
  1. The order of the list is the order in which things happened; `at_ms` (virtual or monotonic) is for people.
  2. Ids are unique in a history, and a client does one thing of a kind at a time, except sends.
  3. A value is sent once under a key, as far as the one who sends means it: whatever is there twice was made so on the way.
- 4. Where the name of a topic is used again, each incarnation is a topic of its own: `name@topic-id`.
+ 4. Topics are told by name, and where a client spoke of one by its id, with that. Where the name of a topic is used again, ids
+    tell its incarnations apart, and otherwise what was asked for when (incarnations.py).
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ UNKNOWN_ATTEMPTS: Final = 0  # a client that does not say how often it tried
 
 Outcome = Literal["acknowledged", "refused", "unknown"]  # refused: for sure, in every attempt; it never will be there
 Isolation = Literal["read_uncommitted", "read_committed"]
+Ids = dict[str, str]  # by name: of topics that were spoken of by their ids
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -80,6 +82,7 @@ class SendEnded(Event):
     offset: int = UNKNOWN_OFFSET
     attempts: int = 1
     error: str = ""
+    ids: list[str] = []  # of the topics that its attempts spoke of, the last one last; none: one of them had a name only
 
 
 # -- transactions
@@ -116,6 +119,7 @@ class Assigned(Event):
     group: str = ""  # none: by hand
     member: str = ""
     generation: int = -1  # or member epoch
+    ids: Ids = {}
 
 
 class Revoked(Event):
@@ -148,6 +152,7 @@ class Polled(Event):
     positions: list[Position] = []
     isolation: Isolation = "read_uncommitted"
     transaction: int | None = None
+    ids: Ids = {}
 
 
 class Moved(Event):
@@ -157,6 +162,7 @@ class Moved(Event):
     partition: int
     offset: int = UNKNOWN_OFFSET
     why: Literal["seek", "out of range", "diverged"] = "seek"
+    topic_id: str = ""
 
 
 # -- committed offsets
@@ -171,6 +177,7 @@ class CommitBegun(Event):
     member: str = ""
     generation: int = -1
     transaction: int | None = None
+    ids: Ids = {}
 
 
 class CommitEnded(Event):
@@ -194,6 +201,7 @@ class CommittedSeen(Event):
     id: int
     group: str
     offsets: list[Position]
+    ids: Ids = {}
 
 
 # -- topics, and what may be gone
@@ -204,12 +212,14 @@ class TopicBegun(Event):
     topic: str
     change: Literal["create", "delete"]
     partitions: int = 1
+    topic_id: str = ""  # that is to be deleted
 
 
 class TopicEnded(Event):
     id: int
     outcome: Outcome
     error: str = ""
+    topic_id: str = ""  # that was made
 
 
 class TopicsSeen(Event):
@@ -218,6 +228,7 @@ class TopicsSeen(Event):
     node: str
     topics: list[str]
     is_final: bool = False
+    ids: Ids = {}
 
 
 class DeletionBegun(Event):
@@ -264,6 +275,7 @@ class FinalRead(Event):
     log_end: int
     records: list[Record]
     isolation: Isolation = "read_uncommitted"
+    topic_id: str = ""
 
 
 class Note(Event):

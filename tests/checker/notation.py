@@ -8,9 +8,11 @@
     m commits 5 > ok        of group g; `committing 5`, `heard 5 > ok` apart; tx=1
     w sees 5                what is committed; `asks` before it, apart
     p begins tx=1           p commit tx=1 > ok, p abort tx=1 > ok; `ends tx=1` asks for the commit only
-    a create t > ok         a delete t > ok, a knows t u
+    a create t > ok         a delete t > ok, a knows t u; `creating t`, `deleting t`, and `changed > ok` apart
     a deletes 5 > ok        records; `a allows compact`, `a allows loss`
     f final a@0 b@1         with start=, end=, and `committed`
+
+`id=` says by which id a topic was spoken of, or made.
 
 A record is `value@offset`, or `key:value@offset`; the value `-` is a tombstone.
 """
@@ -52,6 +54,14 @@ class Line:
     def isolation(self) -> Isolation:
         return "read_committed" if "committed" in self.words else "read_uncommitted"
 
+    @property
+    def id(self) -> str:
+        return self.options.get("id", "")
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return {self.topic: self.id} if self.id else {}
+
     def number(self, option: str) -> int | None:
         return int(self.options[option]) if option in self.options else None
 
@@ -90,6 +100,9 @@ class Story:
             "ends": self.ends,
             "create": self.change,
             "delete": self.change,
+            "creating": self.changing,
+            "deleting": self.changing,
+            "changed": self.changed,
             "deletes": self.deletes,
             "allows": self.allows,
             "final": self.final,
@@ -108,13 +121,14 @@ class Story:
             case "ended":
                 return history.MemberEnded(at, client)
             case "moved":
-                return history.Moved(at, client, line.topic, line.partition, line.position(line.first).offset)
+                return history.Moved(at, client, line.topic, line.partition, line.position(line.first).offset, topic_id=line.id)
             case "denied":
-                return history.Moved(at, client, line.topic, line.partition, line.position(line.first).offset, "out of range")
+                offset = line.position(line.first).offset
+                return history.Moved(at, client, line.topic, line.partition, offset, "out of range", line.id)
             case "begins":
                 return history.TransactionBegun(at, client, line.transaction or 0, "tx", line.options.get("by", client))
             case "knows":
-                return history.TopicsSeen(at, client, "1", line.words, is_final=True)
+                return history.TopicsSeen(at, client, "1", line.words, is_final=True, ids=line.ids)
             case verb:
                 raise ValueError(verb)
 
@@ -142,7 +156,8 @@ class Story:
     def told(self, line: Line) -> None:
         offset = int(line.result) if line.result.isdigit() else UNKNOWN_OFFSET
         id_ = self.ids[line.client, line.first]
-        self.history.add(history.SendEnded(line.at_ms, line.client, id_, line.outcome, offset, line.number("attempts") or 1))
+        attempts, ids = line.number("attempts") or 1, line.id.split(",") if line.id else []
+        self.history.add(history.SendEnded(line.at_ms, line.client, id_, line.outcome, offset, attempts, ids=ids))
 
     # -- readers
 
@@ -150,14 +165,15 @@ class Story:
         positions = [line.position(line.first)]
         fresh, kept = ([], positions) if "kept" in line.words else (positions, [])
         group, generation = line.options.get("group", ""), line.number("gen") or -1
-        self.history.add(history.Assigned(line.at_ms, line.client, fresh, kept, group, line.client, generation))
+        self.history.add(history.Assigned(line.at_ms, line.client, fresh, kept, group, line.client, generation, line.ids))
 
     def revoked(self, line: Line) -> None:
         self.history.add(history.Revoked(line.at_ms, line.client, [line.position("?")], line.options.get("group", "")))
 
     def polls(self, line: Line) -> None:
         positions = [line.position(line.options["pos"])] if "pos" in line.options else []
-        self.history.add(history.Polled(line.at_ms, line.client, line.records(), positions, line.isolation, line.transaction))
+        event = history.Polled(line.at_ms, line.client, line.records(), positions, line.isolation, line.transaction, line.ids)
+        self.history.add(event)
 
     # -- committed offsets
 
@@ -168,7 +184,8 @@ class Story:
     def committing(self, line: Line) -> None:
         id_ = self.begin(line.client, "commit", line.first)
         positions = [line.position(line.first)]
-        self.history.add(history.CommitBegun(line.at_ms, line.client, id_, "g", positions, line.client, -1, line.transaction))
+        event = history.CommitBegun(line.at_ms, line.client, id_, "g", positions, line.client, -1, line.transaction, line.ids)
+        self.history.add(event)
 
     def heard(self, line: Line) -> None:
         done = [line.position(line.first)]
@@ -183,7 +200,7 @@ class Story:
         if (line.client, "asks") not in self.ids:
             self.asks(line)
         id_ = self.ids.pop((line.client, "asks"))
-        self.history.add(history.CommittedSeen(line.at_ms, line.client, id_, "g", [line.position(line.first)]))
+        self.history.add(history.CommittedSeen(line.at_ms, line.client, id_, "g", [line.position(line.first)], line.ids))
 
     # -- transactions, topics, and the end
 
@@ -197,9 +214,19 @@ class Story:
             self.history.add(history.TransactionEnded(line.at_ms, line.client, line.transaction or 0, done))  # type: ignore[arg-type]
 
     def change(self, line: Line) -> None:
-        id_ = self.history.next_id()
-        self.history.add(history.TopicBegun(line.at_ms, line.client, id_, line.first, line.verb))  # type: ignore[arg-type]
-        self.history.add(history.TopicEnded(line.at_ms, line.client, id_, line.outcome))
+        self.changing(line)
+        self.changed(line)
+
+    def changing(self, line: Line) -> None:
+        change = {"creating": "create", "deleting": "delete"}.get(line.verb, line.verb)
+        id_, topic_id = self.begin(line.client, "change"), line.id if change == "delete" else ""
+        event = history.TopicBegun(line.at_ms, line.client, id_, line.first, change, topic_id=topic_id)  # type: ignore[arg-type]
+        self.history.add(event)
+
+    def changed(self, line: Line) -> None:
+        """What the client asked for last."""
+        id_ = self.ids[line.client, "change"]
+        self.history.add(history.TopicEnded(line.at_ms, line.client, id_, line.outcome, topic_id=line.id))
 
     def deletes(self, line: Line) -> None:
         id_ = self.history.next_id()
@@ -216,7 +243,7 @@ class Story:
         records = line.records()
         end = line.number("end") or max((record.offset + 1 for record in records), default=0)
         event = history.FinalRead(line.at_ms, line.client, line.topic, line.partition, line.number("start") or 0, end, records)
-        event.isolation = line.isolation
+        event.isolation, event.topic_id = line.isolation, line.id
         self.history.add(event)
 
 

@@ -9,7 +9,7 @@ from bisect import bisect_left
 
 from tests.checker import history
 from tests.checker.evidence import Evidence
-from tests.checker.facts import Log, Partition
+from tests.checker.facts import Log, Partition, is_made_anew
 from tests.checker.history import UNKNOWN_OFFSET, Polled, Position
 from tests.checker.report import Report
 from tests.checker.writes import name
@@ -52,9 +52,11 @@ class Reading:
         return self.positions.setdefault(client, {})
 
     def _moved(self, at: int, event: history.Moved) -> None:
+        """An offset that a group has committed by the name of a topic may be one of another of that name."""
         partition = event.topic, event.partition
         here = self._own(event.client).get(partition)
         is_back = here is not None and UNKNOWN_OFFSET != event.offset < here
+        is_back = is_back and (not is_made_anew(event.topic) or isinstance(self.last[event.client, partition], Polled))
         if is_back and event.why != "seek" and not self.known.losses.count(event.topic, at):
             sentence = f"{event.client} is told that there is no offset {here} in {name(partition)}, and goes to {event.offset}"
             self.report.found("denied_position", sentence, self.last[event.client, partition], event)

@@ -21,6 +21,7 @@ RULES: Final = {
     "two_values": "an offset has one value, for all readers, all acknowledgements, and the final reading",
     "duplicate": "a record is there once; without idempotence a retry may repeat it",
     "never_sent": "what is read was sent, to that partition, before it was read",
+    "earlier_topic": "what was sent to a topic is in none that was made anew under its name",
     "refused_read": "what was refused for sure is never read",
     "order_of_sends": "what an idempotent producer sent to a partition is in the order of its sends",
     "removed_without_leave": "a log starts where retention or DeleteRecords may have moved it, not later",

@@ -5,7 +5,7 @@ and without acks nobody said anything: such a record may be gone, but not any mo
 """
 
 from tests.checker.evidence import Evidence
-from tests.checker.facts import NEVER, Log, Partition, Place, Send
+from tests.checker.facts import NEVER, Log, Partition, Place, Send, is_made_anew
 from tests.checker.history import UNKNOWN_OFFSET, AnyEvent, FinalRead
 from tests.checker.report import Report
 
@@ -59,7 +59,10 @@ def _check_places(known: Evidence, log: Log, report: Report) -> None:
         told = known.events[place.at]
         where = f"{place.value!r} is at offset {offset} of {name(partition)}"
         first = known.sent.get((*partition, place.key, place.value))
-        if first is None or first.begun > place.at:
+        if (other := known.sent_to_another(log, place)) is not None:
+            sentence = f"{where}, and was sent to {other.event.topic}, which is another topic of that name"
+            report.found("earlier_topic", sentence, other.event, told)
+        elif first is None or first.begun > place.at:
             report.found("never_sent", f"{where}, and was not sent there before it was seen", told)
         if send is None or place.value is None:
             continue
@@ -69,11 +72,20 @@ def _check_places(known: Evidence, log: Log, report: Report) -> None:
         if before[0] != offset:
             _check_duplicate(known, send, before, (offset, place), report)
             continue
-        if send.event.is_idempotent:
+        if send.event.is_idempotent and not _is_unknown_there(known, send):
             earlier = last.setdefault(send.event.producer, send)
             if earlier.begun > send.begun:
                 report.found("order_of_sends", f"{where}, after {earlier}, which was sent later", send.event, earlier.event)
             last[send.event.producer] = max(earlier, send, key=lambda each: each.begun)
+
+
+def _is_unknown_there(known: Evidence, send: Send) -> bool:
+    """Whether its producer may go on counting where a topic that was made anew has never heard of it, and takes any sequence: as
+    long as nothing of it was acknowledged there."""
+    sent = send.event
+    if not is_made_anew(sent.topic):
+        return False
+    return send.begun < known.first_acknowledged.get((sent.topic, sent.partition, sent.producer), NEVER)
 
 
 def _check_duplicate(known: Evidence, send: Send, first: tuple[int, Place], second: tuple[int, Place], report: Report) -> None:

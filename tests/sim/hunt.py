@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from tests.sim import run as runs
-from tests.sim.mutants import disk, quorum, replicas, transactions
+from tests.sim.mutants import disk, quorum, renewal, replicas, transactions
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.run import Setting
 
 SEEDS_MAX: Final = 50
 STRUCTURE_SECONDS: Final = 0.25  # it is looked at more often than in a campaign,
 HEAL_SECONDS_MAX: Final = 120.0  # and waited for less long
-FAMILIES: Final = (replicas, quorum, disk, transactions)
+FAMILIES: Final = (replicas, quorum, disk, transactions, renewal)
 MUTANTS: Final[dict[str, Mutant]] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 
 

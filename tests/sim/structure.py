@@ -100,7 +100,7 @@ def unsettled(cluster: "SimCluster") -> str:
             if state.leader not in nodes or set(state.isr) != set(state.replicas):
                 return f"{name} has {state.isr} of {state.replicas} in sync, and {state.leader} leads it"
             led = nodes[state.leader].partitions.by_name.get(topic.name, {}).get(index)
-            if led is None or led.leader_epoch != state.leader_epoch:
+            if led is None or (led.topic_id, led.leader_epoch) != (topic.id, state.leader_epoch):
                 return f"node {state.leader} does not lead {name} yet"
             if led.log.producers.ongoing:
                 return f"{name} has a transaction that is open"

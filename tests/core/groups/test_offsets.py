@@ -15,6 +15,7 @@ from odradek.wire.messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TopicRecord,
 )
 from tests.core.groups.clients import Clients, join_request, subscription
 from tests.core.groups.host import WALL_MS, Host
@@ -211,6 +212,15 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(host: Host, clients: Clients)
     clients.commit({0: 4}, topic="u")
     host.step(TopicsDeleted({"t": OLD_ID, "v": NEW_ID}))
     assert clients.fetch(None) == {("t", 1): 2, ("u", 0): 4}
+
+
+def test_offsets_of_an_earlier_topic_are_not_those_of_the_one_that_has_its_name(host: Host, clients: Clients) -> None:
+    """Nor before the coordinator has heard that it was deleted."""
+    clients.commit({0: 1}, topic_id=OLD_ID)
+    clients.commit({1: 2}, topic_id=NEW_ID)
+    host.image.replay(TopicRecord(name="t", topic_id=NEW_ID))
+    assert clients.fetch([0, 1]) == {("t", 0): -1, ("t", 1): 2}
+    assert clients.fetch(None) == {("t", 1): 2}
 
 
 def in_transaction(host: Host, producer_id: int, group: str, partition: int, offset: int, topic_id: bytes = NIL_UUID) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, TypeVar
 
 from odradek.wire.errors import ErrorCode
-from odradek.wire.message import Message
+from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -67,6 +67,7 @@ class Administrator:
         self.program = program
         self.view = View(program)
         self.answered: dict[str, int] = {}  # requests that were done, by what they were
+        self.made: dict[str, bytes] = {}  # ids of topics that one attempt has made: no other can come late
 
     def close(self) -> None:
         self.view.close()
@@ -107,20 +108,27 @@ class Administrator:
 
         async def attempt() -> ErrorCode:
             answer = await self._ask(kind(topics=[wanted], timeout_ms=TIMEOUT_MS), CreateTopicsResponse)
+            if not answer.topics[0].error_code and answer.topics[0].topic_id != NIL_UUID:
+                self.made[topic] = answer.topics[0].topic_id
             return ErrorCode(answer.topics[0].error_code)
 
         return await self._change(topic, "create", partitions, attempts_max, attempt, is_ours=is_new)
 
-    async def delete(self, topic: str, attempts_max: int = 1) -> Outcome:
+    async def delete(self, topic: str, attempts_max: int = 1, topic_id: bytes = NIL_UUID) -> Outcome:
+        """By its name, or by its id: then no attempt that comes late deletes another topic of that name, and what is not known is
+        gone."""
+        is_by_id = topic_id != NIL_UUID
+
         async def attempt() -> ErrorCode:
             request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=TIMEOUT_MS)
             if self.program.era.wanted[request.schema.key] >= DELETE_BY_ID:
-                state = DeleteTopicsRequest.DeleteTopicState(name=topic)
+                state = DeleteTopicsRequest.DeleteTopicState(name=None if is_by_id else topic, topic_id=topic_id)
                 request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
             answer = await self._ask(request, DeleteTopicsResponse)
-            return ErrorCode(answer.responses[0].error_code)
+            code = ErrorCode(answer.responses[0].error_code)
+            return ErrorCode.NONE if is_by_id and code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
-        return await self._change(topic, "delete", 1, attempts_max, attempt)
+        return await self._change(topic, "delete", 1, attempts_max, attempt, topic_id=topic_id)
 
     async def _change(
         self,
@@ -131,13 +139,18 @@ class Administrator:
         attempt: Callable[[], Awaitable[ErrorCode]],
         *,
         is_ours: bool = False,
+        topic_id: bytes = NIL_UUID,
     ) -> Outcome:
         program = self.program
         number = program.history.next_id()
-        program.tell(TopicBegun(program.at_ms, program.name, number, topic, change, partitions))
+        told = topic_id.hex() if topic_id != NIL_UUID else ""
+        program.tell(TopicBegun(program.at_ms, program.name, number, topic, change, partitions, told))
+        self.made.pop(topic, None)
         outcome: Outcome = "refused"
         error = ""
-        for _ in range(attempts_max):
+        attempts = 0
+        while attempts < attempts_max:
+            attempts += 1
             try:
                 code = await attempt()
             except Lost as lost:
@@ -154,7 +167,10 @@ class Administrator:
                 if code not in CLEAN:
                     outcome = "unknown"
             await asyncio.sleep(AGAIN_SECONDS)
-        program.tell(TopicEnded(program.at_ms, program.name, number, outcome, error))
+        made = self.made[topic].hex() if topic in self.made else ""
+        program.tell(TopicEnded(program.at_ms, program.name, number, outcome, error, made))
+        if attempts > 1:
+            self.made.pop(topic, None)
         return outcome
 
     async def add_partitions(self, topic: str, count: int) -> ErrorCode:

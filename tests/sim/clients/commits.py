@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse
-from tests.checker.history import CommitBegun, CommitEnded, CommittedAsked, CommittedSeen, Position
+from tests.checker.history import CommitBegun, CommitEnded, CommittedAsked, CommittedSeen, Ids, Position
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.view import View
@@ -48,6 +49,7 @@ class Identity(msgspec.Struct, frozen=True):
 class Committed(msgspec.Struct, frozen=True):
     offset: int
     epoch: int
+    topic_id: bytes = NIL_UUID  # of the topic that it is of, where that is known
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, list[Place]]:
@@ -55,6 +57,11 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[Place]]:
     for place in sorted(places):
         found.setdefault(place.topic, []).append(place)
     return found
+
+
+def told_ids(ids: dict[str, bytes]) -> Ids:
+    """As a history tells them."""
+    return {name: topic_id.hex() for name, topic_id in ids.items() if topic_id != NIL_UUID}
 
 
 def name_topics(topics: Iterable[Any], ids: dict[str, bytes]) -> None:
@@ -68,11 +75,14 @@ async def commit(program: Program, view: View, who: Identity, offsets: dict[Plac
     """One attempt; the first error, NETWORK_EXCEPTION when there was no answer."""
     number = program.history.next_id()
     positions = [Position(place.topic, place.index, each.offset) for place, each in sorted(offsets.items())]
-    program.tell(CommitBegun(program.at_ms, program.name, number, who.group, positions, who.member, who.generation))
+    ids = view.topic_ids(by_topic(offsets), is_told=False)
+    begun = CommitBegun(program.at_ms, program.name, number, who.group, positions, who.member, who.generation)
+    begun.ids = told_ids(ids) if program.era.has_ids("OffsetCommit") else {}
+    program.tell(begun)
     ended = CommitEnded(0, program.name, number)
     first = ErrorCode.NONE
     try:
-        answer = await _commit(view, who, offsets)
+        answer = await _commit(view, who, offsets, ids)
     except Lost as error:
         first, ended.error = ErrorCode.NETWORK_EXCEPTION, str(error)
     else:
@@ -92,13 +102,14 @@ async def commit(program: Program, view: View, who: Identity, offsets: dict[Plac
     return first
 
 
-async def _commit(view: View, who: Identity, offsets: dict[Place, Committed]) -> OffsetCommitResponse:
+async def _commit(view: View, who: Identity, offsets: dict[Place, Committed], ids: dict[str, bytes]) -> OffsetCommitResponse:
     node = await view.coordinator(who.group)
     try:
         connection = await view.connection(node, f"group {who.group}")
         version = view.version(OffsetCommitRequest, connection)
         kind, wanted = OffsetCommitRequest, by_topic(offsets)
-        ids = view.topic_ids(wanted, is_told=version >= COMMIT_WITH_IDS)
+        if version >= COMMIT_WITH_IDS and NIL_UUID in ids.values():
+            raise Lost(f"the ids of {sorted(ids)} are not all known")
         topics = [
             kind.OffsetCommitRequestTopic(
                 name=topic if version < COMMIT_WITH_IDS else "",
@@ -152,14 +163,15 @@ async def committed(program: Program, view: View, who: Identity, places: Sequenc
             codes.append(ErrorCode(each.error_code))
             if not each.error_code:
                 place = Place(topic.name, each.partition_index)
-                found[place] = Committed(each.committed_offset, each.committed_leader_epoch)
+                found[place] = Committed(each.committed_offset, each.committed_leader_epoch, ids[topic.name])
     bad = next((code for code in codes if code), ErrorCode.NONE)
     if bad in ELSEWHERE:
         view.coordinators.pop(who.group, None)
     if bad:
         raise Lost(f"OffsetFetch of {who.group}: {bad.name}")
     seen = [Position(place.topic, place.index, each.offset) for place, each in sorted(found.items())]
-    program.tell(CommittedSeen(program.at_ms, program.name, number, who.group, seen))
+    told_by = told_ids(ids) if version >= FETCH_WITH_IDS else {}
+    program.tell(CommittedSeen(program.at_ms, program.name, number, who.group, seen, told_by))
     return found
 
 

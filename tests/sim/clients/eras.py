@@ -58,6 +58,10 @@ class Era(msgspec.Struct, frozen=True):
         """The version of an API that is spoken where the other side serves it."""
         return next(self.wanted[key] for key, api in APIS.items() if api.name == name)
 
+    def has_ids(self, *names: str) -> bool:
+        """Whether topics are spoken of by their ids in all of these APIs."""
+        return all(self.wanted[key] > last for key, last in NAMES_UP_TO.items() if APIS[key].name in names)
+
     def version(self, request: type[Message] | Message, served: dict[int, range]) -> int:
         key = request.schema.key
         theirs = served.get(key, range(0))

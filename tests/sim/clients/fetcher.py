@@ -3,19 +3,21 @@
 Invariants
  1. A position only moves by records that a poll gave, past what holds none, or by a move that the history is told.
  2. What was fetched for a partition that was taken away, or moved, meanwhile is thrown away.
- 3. After every change of leader a position is checked against the new one's epochs, by OffsetForLeaderEpoch or by the fetch
+ 3. A position is in a topic, not in a name: in one that was made anew reading begins anew, where the era has ids.
+ 4. After every change of leader a position is checked against the new one's epochs, by OffsetForLeaderEpoch or by the fetch
     itself, where the era has epochs.
 """
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Literal
 
 import msgspec
 
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchRequest, FetchResponse
 from tests.checker import history
 from tests.sim.clients.batches import take
@@ -71,6 +73,7 @@ class Position(msgspec.Struct):
     last_epoch: int = -1  # of the last batch that was read
     checked_epoch: int = -1  # of the leader that this position was checked with
     replica: int = -1  # where to read instead of from the leader
+    topic_id: bytes = NIL_UUID  # of the topic that it is in, once that is known
 
 
 Refusal = tuple[Place, Position, FetchResponse.PartitionData, FetchResponse]
@@ -85,20 +88,32 @@ class Fetcher:
         self.records_read = 0
         self.transaction: Callable[[], int | None] = lambda: None  # the open one, if there is one: polls are a part of it
         self.on_records: Callable[[list[history.Record]], None] = lambda _: None  # is told what a poll gives, when it does
+        self.follows_names = True  # or somebody else says what is read in place of a topic that was made anew
         self.corrupt = 0
         self._sessions: dict[int, Session] = {}
 
     # -- what is read
 
-    def begin(self, place: Place, offset: int = UNKNOWN, epoch: int = -1) -> None:
-        self.positions[place] = Position(offset, epoch)
+    def begin(self, place: Place, offset: int = UNKNOWN, epoch: int = -1, topic_id: bytes = NIL_UUID) -> None:
+        self.positions[place] = Position(offset, epoch, topic_id=topic_id)
 
     def forget(self, place: Place) -> None:
         self.positions.pop(place, None)
 
     def seek(self, place: Place, offset: int, why: Literal["seek", "out of range", "diverged"] = "seek") -> None:
-        self.positions[place] = Position(offset)
-        self.program.tell(history.Moved(self.program.at_ms, self.program.name, place.topic, place.index, offset, why))
+        topic_id = self.positions[place].topic_id if place in self.positions else NIL_UUID
+        self.positions[place] = Position(offset, topic_id=topic_id)
+        told = self.told_ids([place]).get(place.topic, "")
+        self.program.tell(history.Moved(self.program.at_ms, self.program.name, place.topic, place.index, offset, why, told))
+
+    def told_ids(self, places: Iterable[Place]) -> history.Ids:
+        """Of the topics in which positions are, where they are read by their ids. One that has been made anew since some of its
+        partitions were looked at has none."""
+        found: dict[str, set[bytes]] = {}
+        for place in places:
+            found.setdefault(place.topic, set()).add(self.positions[place].topic_id)
+        sure = {topic: next(iter(ids)).hex() for topic, ids in found.items() if len(ids) == 1 and NIL_UUID not in ids}
+        return sure if self.program.era.has_ids("Fetch") else {}
 
     async def poll(self) -> int:
         """How many records there were: none also when nobody answered."""
@@ -133,9 +148,13 @@ class Fetcher:
 
     async def _ready(self, place: Place, position: Position) -> int | None:
         """The node to fetch from; None when the position has just been moved."""
-        if position.offset == UNKNOWN:
+        is_another = self._is_another(place, position)
+        if is_another and not self.follows_names:
+            return None
+        if position.offset == UNKNOWN or is_another:
             offset = await self._reset_offset(place)
             if self.positions.get(place) is position:
+                position.topic_id = self.view.topic_id(place.topic)
                 self.seek(place, offset)
             return None
         led = await self.view.led(place)
@@ -151,6 +170,10 @@ class Fetcher:
             position.checked_epoch = led.epoch
             position.replica = -1
         return position.replica if position.replica in self.view.brokers else led.leader
+
+    def _is_another(self, place: Place, position: Position) -> bool:
+        """Whether the topic was made anew, as far as is known."""
+        return NIL_UUID != self.view.topic_id(place.topic) != position.topic_id != NIL_UUID
 
     async def _reset_offset(self, place: Place) -> int:
         timestamp = EARLIEST if self.taste.resets_to == "earliest" else LATEST
@@ -191,9 +214,11 @@ class Fetcher:
         found: dict[Key, FetchRequest.FetchPartition] = {}
         for place, position in sorted(wanted.items()):
             led = self.view.known(place)
+            if position.topic_id == NIL_UUID:
+                position.topic_id = self.view.topic_id(place.topic)
             sends_last = self.taste.sends_last_epoch and version >= FETCH_WITH_DIVERGENCE
             name = place.topic if version < FETCH_WITH_IDS else ""
-            found[name, self.view.topic_id(place.topic), place.index] = FetchRequest.FetchPartition(
+            found[name, position.topic_id, place.index] = FetchRequest.FetchPartition(
                 partition=place.index,
                 current_leader_epoch=led.epoch if led else -1,
                 fetch_offset=position.offset,
@@ -229,6 +254,11 @@ class Fetcher:
         return refused
 
     def _read(self, place: Place, position: Position, told: FetchResponse.PartitionData, polled: history.Polled) -> None:
+        ids = self.told_ids([place])
+        is_first = all(each.topic != place.topic for each in polled.positions)
+        if not is_first and polled.ids.get(place.topic) != ids.get(place.topic):
+            return  # a poll gives records of one topic of a name
+        polled.ids |= ids
         aborted = told.aborted_transactions if self.taste.isolation == "read_committed" else None
         taken = take(told.records or b"", position.offset, position.last_epoch, aborted)
         self.corrupt += taken.is_corrupt

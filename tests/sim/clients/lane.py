@@ -16,6 +16,7 @@ import msgspec
 
 from odradek.wire.batch import sequence_after
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from tests.checker.history import UNKNOWN_OFFSET, Outcome, SendEnded
 from tests.sim.clients.program import Place, Program
 
@@ -49,6 +50,7 @@ class Batch(msgspec.Struct):
     is_under_way: bool = False
     is_unclear: bool = False  # an attempt may be in the log
     error: str = ""
+    topic_ids: list[str] = []  # of its attempts, where they have any
 
 
 class Lane:
@@ -59,6 +61,7 @@ class Lane:
         self.is_idempotent = is_idempotent
         self.batches: deque[Batch] = deque()  # that have not ended
         self.leader = -1  # to which the last batch was sent
+        self.topic_id = NIL_UUID  # and as what
         self.is_known = not is_idempotent  # the first batch is there: a leader that has none takes any sequence, as Kafka's do
         self.epoch = -1
         self.next_sequence = 0
@@ -87,6 +90,18 @@ class Lane:
                     return None
                 return batch
         return None
+
+    def send_to(self, leader: int, topic_id: bytes) -> bool:
+        """Whether batches may go there now: what is under way to another is waited for, which may not know the producer at all.
+        Nor does a topic that was made anew."""
+        if (self.leader, self.topic_id) == (leader, topic_id):
+            return True
+        if any(each.is_under_way for each in self.batches):
+            return False
+        if self.topic_id != topic_id:
+            self.is_known = not self.is_idempotent
+        self.leader, self.topic_id = leader, topic_id
+        return True
 
     def number(self, batch: Batch, producer_epoch: int) -> None:
         """Gives a batch its sequence. An epoch that another lane has bumped counts here when nothing of the old is left."""
@@ -167,4 +182,5 @@ class Lane:
         for number, send in enumerate(batch.ids):
             offset = base_offset + number if base_offset >= 0 else UNKNOWN_OFFSET
             program = self.program
-            program.tell(SendEnded(program.at_ms, program.name, send, outcome, offset, batch.attempts, error))
+            ended = SendEnded(program.at_ms, program.name, send, outcome, offset, batch.attempts, error, batch.topic_ids)
+            program.tell(ended)

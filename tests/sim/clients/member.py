@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from tests.checker import history
 from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
@@ -66,7 +67,7 @@ class Member(ABC):
         self.commits = 0  # that were acknowledged
         self.processor: Processor | None = None  # commits offsets in transactions, with what is made of the records
         self._unsent: dict[Place, Committed] = {}  # read, and not known to be committed
-        self._committed: dict[Place, int] = {}  # as far as it knows
+        self._committed: dict[Place, tuple[int, bytes]] = {}  # as far as it knows: the offset, and of which topic
         self._committing = asyncio.Lock()
         self._stalled_until_s = 0.0
         self._tasks = Tasks(program)
@@ -165,14 +166,16 @@ class Member(ABC):
 
     def _note_read(self) -> None:
         for place, position in self.fetcher.positions.items():
-            if position.offset != UNKNOWN:
-                known = self._committed.get(place)
-                if known != position.offset:
-                    self._unsent[place] = Committed(position.offset, position.last_epoch)
+            if position.offset != UNKNOWN and self._committed.get(place) != (position.offset, position.topic_id):
+                self._unsent[place] = Committed(position.offset, position.last_epoch, position.topic_id)
 
     async def commit(self, offsets: dict[Place, Committed]) -> ErrorCode:
+        """What is of a topic that was made anew since is no longer."""
         async with self._committing:
             who = self.identity
+            offsets = {place: each for place, each in offsets.items() if not self._is_of_another(place, each)}
+            if not offsets:
+                return ErrorCode.NONE
             if self.processor is None:
                 code = await commit(self.program, self.view, who, offsets)
             else:
@@ -181,12 +184,15 @@ class Member(ABC):
             if code == ErrorCode.NONE:
                 self.commits += 1
                 for place, each in offsets.items():
-                    self._committed[place] = each.offset
+                    self._committed[place] = (each.offset, each.topic_id)
                     if self._unsent.get(place) == each:
                         del self._unsent[place]
             elif who == self.identity and self.may_commit:
                 self._refused(code)
             return code
+
+    def _is_of_another(self, place: Place, each: Committed) -> bool:
+        return NIL_UUID != self.view.topic_id(place.topic) != each.topic_id != NIL_UUID
 
     # -- what is its
 
@@ -209,14 +215,23 @@ class Member(ABC):
                 group=self.terms.group,
                 member=self.member_id,
                 generation=self.generation,
+                ids=self._told_ids(starts, kept),
             )
         )
         self.rebalances += 1
         for place in fresh:
-            self._committed[place] = starts[place].offset
+            self._committed[place] = (starts[place].offset, starts[place].topic_id)
             if self.processor is not None:
                 self.processor.take(place)
-            self.fetcher.begin(place, starts[place].offset, starts[place].epoch)
+            self.fetcher.begin(place, starts[place].offset, starts[place].epoch, starts[place].topic_id)
+
+    def _told_ids(self, starts: dict[Place, Committed], kept: list[Place]) -> history.Ids:
+        """Where both offsets and records are asked for by the ids of topics, and those of all partitions are the same."""
+        ids = self.fetcher.told_ids(kept)
+        for place, each in starts.items() if self.program.era.has_ids("Fetch", "OffsetFetch") else ():
+            if ids.setdefault(place.topic, each.topic_id.hex()) != each.topic_id.hex():
+                return {}
+        return ids if not starts or self.program.era.has_ids("Fetch", "OffsetFetch") else {}
 
     async def revoke(self, places: list[Place]) -> None:
         """Gives these up: reads no more, commits what was read, as far as it can."""

@@ -3,7 +3,8 @@
 Invariants
  1. What it shall not have any more is committed and given up before the coordinator hears that it is.
  2. After an answer that was lost everything is told again: subscription, time-out and what it has.
- 3. Who is told that its epoch or its id is none any more has lost everything, and joins again with epoch 0.
+ 3. What it has are partitions of topics by their ids: of one that was made anew it has none, until it is told so.
+ 4. Who is told that its epoch or its id is none any more has lost everything, and joins again with epoch 0.
 """
 
 from typing import Final
@@ -29,6 +30,7 @@ class ModernMember(Member):
     def __init__(self, program: Program, taste: Taste, terms: Terms) -> None:
         program.era = program.era.with_floor(**FLOORS)
         super().__init__(program, taste, terms)
+        self.fetcher.follows_names = False
         self.generation = JOIN_EPOCH
         self.target: list[tuple[bytes, int]] | None = None  # topic ids and partitions that shall be its; None: not told yet
         self._ids: dict[str, bytes] = {}  # of topics, as they were told: the view may lose them
@@ -126,14 +128,14 @@ class ModernMember(Member):
             return False
         if any(not self.view.topic_name(topic_id) for topic_id, _ in self.target):
             await self.view.refresh(self.terms.topics)
-        wanted = [(self.view.topic_name(topic_id), index) for topic_id, index in self.target]
-        places = [Place(topic, index) for topic, index in wanted if topic]
-        self._ids |= {topic: topic_id for (topic, _), (topic_id, _) in zip(wanted, self.target) if topic}
-        gone = [place for place in self.owned if place not in places]
+        wanted = [(self.view.topic_name(topic_id), topic_id, index) for topic_id, index in self.target]
+        places = {Place(topic, index): topic_id for topic, topic_id, index in wanted if topic}
+        gone = [place for place in self.owned if places.get(place) != self._ids[place.topic]]
         added = [place for place in places if place not in self.owned]
         if gone:
             await self.revoke(gone)  # what is added comes after the coordinator has heard of this
         elif added:
+            self._ids |= {place.topic: topic_id for place, topic_id in places.items()}
             await self.take(added)
         if not gone and len(places) == len(wanted):
             self.target = None

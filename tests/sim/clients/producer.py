@@ -17,6 +17,7 @@ import msgspec
 
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from odradek.wire.records import Record, build
 from tests.checker.history import SendBegun, Source, text
@@ -160,12 +161,11 @@ class Producer:
         connection = await self.view.connection(led.leader, "produce")
         if batch is not lane.next():
             return  # it ended meanwhile, or another one has to go first
-        if lane.leader != led.leader:
-            if any(each.is_under_way for each in lane.batches):  # to another leader: this one may not know the producer at all
-                changed.clear()
-                await changed.wait()
-                return
-            lane.leader = led.leader
+        topic_id = self.view.topic_id(lane.place.topic)
+        if not lane.send_to(led.leader, topic_id):
+            changed.clear()
+            await changed.wait()
+            return
         if self.manner.is_idempotent:
             if lane.is_bumped and lane.epoch == self.epoch:
                 self._bump()
@@ -173,6 +173,8 @@ class Producer:
         version = self._version(connection)
         request = self._request(lane.place, batch, version)
         batch.attempts += 1
+        if version >= PRODUCE_WITH_IDS and topic_id != NIL_UUID:
+            batch.topic_ids.append(topic_id.hex())
         if self.manner.acks == 0:
             if connection.post_unanswered(request, version):
                 lane.end(batch, "unknown")

@@ -27,6 +27,7 @@ class Reader:
                 program.name,
                 fresh=[Position(place.topic, place.index, offset) for place in fresh],
                 kept=[Position(place.topic, place.index, fetcher.positions[place].offset) for place in kept],
+                ids=fetcher.told_ids(kept),
             )
         )
 

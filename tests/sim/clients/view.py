@@ -188,6 +188,10 @@ class View:
     def topic_id(self, name: str) -> bytes:
         return self.topics[name].id if name in self.topics else NIL_UUID
 
+    def told_id(self, name: str) -> str:
+        """As a history tells it; none where it is not known."""
+        return self.topics[name].id.hex() if self.topic_id(name) != NIL_UUID else ""
+
     def topic_ids(self, names: Iterable[str], *, is_told: bool) -> dict[str, bytes]:
         """As they are known now: when an answer comes they may not be. Lost when a request tells ids, and one is not known."""
         found = {name: self.topic_id(name) for name in names}

@@ -77,8 +77,8 @@ def offset_at(content: bytearray, position: int, base_offset: int) -> int:
 
 class DurableChecks:
     def __init__(self) -> None:
-        self._cut: dict[tuple[int, int, str], None] = {}  # files, by node, life and path, that were cut and not synced since
-        self._ends: dict[tuple[int, str], tuple[int, int, int]] = {}  # durable bytes, size, and the offset there
+        self._cut: dict[tuple[int, int, str], Node] = {}  # files, by node, life and path, that were cut and not synced since
+        self._ends: dict[tuple[int, str], tuple[Node, int, int, int]] = {}  # the file, durable bytes, size, and the offset there
 
     # -- what nodes do
 
@@ -94,7 +94,7 @@ class DurableChecks:
             return self._seen_cut(member, path, name.offset, size)
         if kind == "sync":
             self._cut.pop(key, None)
-        elif kind == "append" and key in self._cut:
+        elif kind == "append" and key in self._cut and is_there(member.disks.medium, path, self._cut[key]):
             return f"{path} on node {member.number} was cut, and is written before that is synced"
         return ""
 
@@ -119,7 +119,7 @@ class DurableChecks:
             return ""
         synced, offset = recovery_points_on_disk(medium, folder).get(parsed[0], 0), offset_at(file.content, size, base_offset)
         if is_known(member, path, size, offset):
-            self._cut[member.number, member.life, path] = None
+            self._cut[member.number, member.life, path] = file
         if offset < synced:
             return f"{path} on node {member.number} is cut at {offset}, and was synced up to {synced} by the checkpoint"
         return ""
@@ -165,9 +165,17 @@ class DurableChecks:
             return -1
         key = (number, segment.path(FileKind.LOG))
         known = self._ends.get(key)
-        if known is None or known[:2] != (size, len(file.content)):
-            known = self._ends[key] = (size, len(file.content), offset_at(file.content, size, segment.base_offset))
-        return known[2]
+        if known is None or known[0] is not file or known[1:3] != (size, len(file.content)):
+            known = self._ends[key] = (file, size, len(file.content), offset_at(file.content, size, segment.base_offset))
+        return known[3]
+
+
+def is_there(medium: Medium, path: str, file: Node) -> bool:
+    """Whether a path still leads to a file: a topic that was made anew has others of the same names."""
+    try:
+        return medium.node(path) is file
+    except FileNotFoundError:
+        return False
 
 
 def is_known(member: "SimNode", path: str, size: int, offset: int) -> bool:

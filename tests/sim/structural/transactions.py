@@ -57,7 +57,9 @@ class TransactionChecks:
     def __init__(self, committed_to: Callable[[TopicIdPartition], int] = lambda _: 0) -> None:
         """`committed_to` tells how much of a partition any leader has known to be committed."""
         self.committed_to = committed_to
-        self.histories: dict[TopicIndex, History] = {}
+        self.histories: dict[TopicIdPartition, History] = {}
+        self.topic_ids: dict[str, bytes] = {}  # by name: the last that was seen
+        self.made_anew: dict[str, None] = {}  # names that more than one topic has had
         self.states: dict[str, Transaction] = {}  # by transactional id, as committed
         self.names: dict[int, str] = {}  # by producer id
         self.places: dict[str, int] = {}  # of transactional ids: the partition of __transaction_state
@@ -77,7 +79,7 @@ class TransactionChecks:
             for batch in batches:
                 self._state_written(int(index), batch)
             return
-        history = self.histories.setdefault((topic, int(index)), History())
+        history = self.histories.setdefault(replica.key, History())
         for batch in batches:
             header = batch.header
             if header.base_offset < history.next_offset:
@@ -158,6 +160,9 @@ class TransactionChecks:
     def check(self, cluster: "SimCluster") -> None:
         self._check_repeated()
         leaders = newest_leaders(cluster)
+        for topic in newest_image(cluster).topics.values():
+            if self.topic_ids.setdefault(topic.name, topic.id) != topic.id:
+                self.made_anew[topic.name] = None
         check_decided(cluster, leaders)
         completed, self.completed = self.completed, []
         for name, decided in completed:
@@ -167,16 +172,16 @@ class TransactionChecks:
             self.opened.setdefault(replica.log, replica.log.end_offset)
         for place, replica in leaders.items():
             log = replica.log
-            first = self._first_open(place, replica)
+            first = self._first_open(replica)
             stable = log.last_stable_offset
             if first is not None and not log.config.compacts and first >= log.start_offset:
                 hold(stable <= first, f"{replica.name} is stable up to {stable} on {replica.who}, and open from {first} on")
             for first_offset, producer_id in log.producers.ongoing.items():
                 self._check_open(replica, place, first_offset, producer_id, leaders)
 
-    def _first_open(self, place: TopicIndex, replica: Replica) -> int | None:
+    def _first_open(self, replica: Replica) -> int | None:
         log = replica.log
-        opened = self.histories[place].open if place in self.histories else {}
+        opened = self.histories[replica.key].open if replica.key in self.histories else {}
         if not opened or log.last_stable_offset <= min(opened.values()):
             return min(opened.values(), default=None)
         seen = max(self.opened[log], self.committed_to(replica.key))
@@ -192,11 +197,12 @@ class TransactionChecks:
         self.repeated = [each for each in self.repeated if each[0] not in self.versions]
 
     def _check_complete(self, name: str, decided: Transaction, place: TopicIndex, replica: Replica | None) -> None:
-        """By then the marker is committed: whoever leads the partition has it."""
+        """By then the marker is committed: whoever leads the partition has it. Where the topic was made anew, nobody can tell
+        which of them was meant: a coordinator knows it by its name."""
         ended = (decided.producer_id, decided.epoch)
-        if replica is None or replica.log.start_offset > 0 or replica.log.config.compacts:
+        if replica is None or replica.log.start_offset > 0 or replica.log.config.compacts or place[0] in self.made_anew:
             return
-        is_there = ended in self.histories.get(place, History()).markers or has_marker(replica, ended)
+        is_there = ended in self.histories.get(replica.key, History()).markers or has_marker(replica, ended)
         hold(is_there, f"{name} is complete, and {replica.name} on {replica.who} has no end of it, of {ended}")
 
     def _check_open(
@@ -231,13 +237,12 @@ class TransactionChecks:
 def newest_leaders(cluster: "SimCluster") -> dict[TopicIndex, Replica]:
     """Who leads by all that anybody knows, where that one has a sound log. What was deleted nobody leads."""
     topics = newest_image(cluster).topics.values()
-    epochs = {(topic.name, index): state.leader_epoch for topic in topics for index, state in topic.partitions.items()}
+    epochs = {(topic.id, index): state.leader_epoch for topic in topics for index, state in topic.partitions.items()}
     found: dict[TopicIndex, Replica] = {}
     for replica in all_replicas(cluster):
         topic_name, _, number = replica.name.rpartition("-")
-        place = (topic_name, int(number))
-        if replica.leading is not None and replica.leader_epoch == epochs.get(place) and replica.log.damage is None:
-            found[place] = replica
+        if replica.leading is not None and replica.leader_epoch == epochs.get(replica.key) and replica.log.damage is None:
+            found[topic_name, int(number)] = replica
     return found
 
 

@@ -9,13 +9,17 @@ from tests.sim.clients.connection import Lost
 from tests.sim.clients.offsets import EARLIEST, LATEST, list_offset
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.voters import Voters
-from tests.sim.workloads.plan import TopicPlan, topic_plan
+from tests.sim.workloads.plan import Kind, TopicPlan, topic_plan
 from tests.sim.workloads.stage import Stage
 
 SET_UP_ATTEMPTS_MAX: Final = 100
 ATTEMPTS_MAX: Final = 3
 PARTITIONS_MAX: Final = 5
 PASSING_MAX: Final = 2  # topics at a time
+USED_AGAIN: Final = 0.5  # of names
+BUSY_SECONDS: Final = (0.0, 0.3, 1.0)  # while much is written to it, before it is deleted: one of them
+GONE_SECONDS: Final = (0.0, 0.0, 0.3, 2.0)  # until another topic has the name: one of them
+BY_ID: Final = {"CreateTopics": 7, "DeleteTopics": 6}
 SETTLED_SECONDS_MAX: Final = 60.0
 SETTINGS: Final = {
     "min.insync.replicas": ("1", "2"),
@@ -31,31 +35,41 @@ SETTINGS: Final = {
 
 async def administer(program: Program, stage: Stage) -> None:
     administrator = Administrator(program)
+    by_id = program.renamed(program.name)
+    by_id.era = by_id.era.with_floor(**BY_ID)
+    renewing = Administrator(by_id)
     for topic in stage.plan.topics:
-        outcome = await administrator.create(
+        maker = renewing if topic.kind == "renewed" else administrator
+        outcome = await maker.create(
             topic.name, topic.partitions, topic.replicas, topic.configs, SET_UP_ATTEMPTS_MAX, is_new=True
         )
         assert outcome == "acknowledged", f"{topic.name} cannot be made: the run cannot begin"
         stage.topics[topic.name] = topic
     stage.is_set_up = True
-    crew = Crew(program, stage, administrator)
+    crew = Crew(program, stage, administrator, renewing)
     while stage.profile.has_administrator and not stage.is_finishing:
         await stage.pause(program.chance.expovariate(1 / stage.profile.operation_seconds))
         with suppress(Lost):
             await crew.do_something()
     stage.is_settled = True
-    for what, number in administrator.answered.items():
-        stage.count(what, number)
-    administrator.close()
+    for each in (administrator, renewing):
+        for what, number in each.answered.items():
+            stage.count(what, number)
+        each.close()
 
 
 class Crew:
-    """What an administrator does, at random."""
+    """What an administrator does, at random.
 
-    def __init__(self, program: Program, stage: Stage, administrator: Administrator) -> None:
+    Topics whose names may be used again are made and deleted by another that knows their ids: one request that comes late is
+    then never about the next topic of the name. Where it is not known that a topic is gone, its name is left alone."""
+
+    def __init__(self, program: Program, stage: Stage, administrator: Administrator, renewing: Administrator) -> None:
         self.program = program
         self.stage = stage
         self.administrator = administrator
+        self.renewing = renewing
+        self.free: list[str] = []  # names of topics that are gone for sure
         self.made = 0
         self.moving: dict[Place, bool] = {}
         self.round: list[Callable[[], Coroutine[object, object, None]]] = []
@@ -65,6 +79,7 @@ class Crew:
         if not self.round:
             self.round = [self.make_topic, self.delete_topic, self.grow, self.configure, self.configure, self.delete_records]
             self.round += [self.move, self.move, self.take_back, self.elect, self.elect]
+            self.round += [self.renew] * self.stage.profile.renewals
             self.program.chance.shuffle(self.round)
         await self.administrator.view.refresh(self.stage.topics)
         await self.round.pop()()
@@ -79,18 +94,51 @@ class Crew:
     async def make_topic(self) -> None:
         if sum(topic.kind == "passing" for topic in self.stage.topics.values()) >= PASSING_MAX:
             return
+        chance = self.program.chance
+        if self.free and chance.random() < USED_AGAIN:
+            await self._make(self.free.pop(), "passing", self.renewing)
+            return
         self.made += 1
-        nodes = len(self.program.bootstrap)
-        topic = topic_plan(self.program.chance, f"passing-{self.made}", "passing", nodes, is_fragile=self.stage.plan.is_fragile)
-        if await self.administrator.create(topic.name, topic.partitions, topic.replicas, topic.configs) == "acknowledged":
-            self.stage.topics[topic.name] = topic
+        maker = self.renewing if chance.random() < USED_AGAIN else self.administrator
+        await self._make(f"passing-{self.made}", "passing", maker)
+
+    async def _make(self, name: str, kind: Kind, maker: Administrator) -> bool:
+        nodes, is_fragile = len(self.program.bootstrap), self.stage.plan.is_fragile
+        topic = topic_plan(self.program.chance, name, kind, nodes, is_fragile=is_fragile)
+        is_made = await maker.create(topic.name, topic.partitions, topic.replicas, topic.configs) == "acknowledged"
+        if is_made:
+            self.stage.topics[name] = topic
+        return is_made
 
     async def delete_topic(self) -> None:
         passing = [topic.name for topic in self.stage.topics.values() if topic.kind == "passing"]
         if passing:
             name = self.program.chance.choice(passing)
             del self.stage.topics[name]
-            await self.administrator.delete(name, ATTEMPTS_MAX)
+            if name not in self.renewing.made:
+                await self.administrator.delete(name, ATTEMPTS_MAX)
+            elif await self._delete_for_another(name):
+                self.free.append(name)
+
+    async def _delete_for_another(self, name: str) -> bool:
+        return await self.renewing.delete(name, ATTEMPTS_MAX, self.renewing.made[name]) == "acknowledged"
+
+    async def renew(self) -> None:
+        """Deletes a topic that everybody goes on using, and makes another one of its name, at once or soon."""
+        topics = [topic for topic in self.stage.topics.values() if topic.name in self.renewing.made]
+        if not topics:
+            return
+        topic, chance = self.program.chance.choice(topics), self.program.chance
+        self.stage.renewing = topic.name
+        await self.stage.pause(chance.choice(BUSY_SECONDS))
+        is_gone = await self._delete_for_another(topic.name)
+        if is_gone:
+            await self.stage.pause(chance.choice(GONE_SECONDS))
+        if not is_gone or not await self._make(topic.name, topic.kind, self.renewing):
+            del self.stage.topics[topic.name]
+        else:
+            self.stage.count("topics made anew")
+        self.stage.renewing = ""
 
     async def grow(self) -> None:
         topic = self.any_topic()
@@ -116,7 +164,7 @@ class Crew:
 
     async def delete_records(self) -> None:
         view = self.administrator.view
-        topics = [topic for topic in self.stage.topics.values() if topic.kind in ("short", "passing")]
+        topics = [topic for topic in self.stage.topics.values() if topic.kind in ("short", "passing", "renewed")]
         topic = self.program.chance.choice(topics)
         place = Place(topic.name, self.program.chance.randrange(topic.partitions))
         earliest = await list_offset(view, place, EARLIEST)

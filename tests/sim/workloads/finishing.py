@@ -82,13 +82,14 @@ class End:
         found = [await self._topics_of(node) for node in sorted(self.view.brokers)]
         if any(each != found[0] for each in found):
             raise Lost("the nodes do not tell the same topics yet")
-        return found[0]
+        return {name: count for name, (_, count) in found[0].items()}
 
-    async def _topics_of(self, node: int) -> dict[str, int]:
-        """Partitions of each topic that a node knows."""
+    async def _topics_of(self, node: int) -> dict[str, tuple[str, int]]:
+        """Id and number of partitions of each topic that a node knows."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = await self.view.ask(node, "metadata", request, MetadataResponse)
-        return {each.name: len(each.partitions) for each in answer.topics if each.name and not each.name.startswith(INTERNAL)}
+        topics = [(each.name, each) for each in answer.topics if each.name and not each.name.startswith(INTERNAL)]
+        return {name: (each.topic_id.hex(), len(each.partitions)) for name, each in topics}
 
     async def has_caught_up(self, group: str, places: list[Place]) -> bool:
         ends = {place: await list_offset(self.view, place, LATEST) for place in places}
@@ -112,6 +113,7 @@ class End:
     async def read(self, place: Place, isolation: history.Isolation = "read_uncommitted") -> bool:
         """All of a partition. Whether it was all: retention may have taken something meanwhile."""
         log_start = offset = await list_offset(self.view, place, EARLIEST)
+        topic_id = self.view.told_id(place.topic)
         log_end = await list_offset(self.view, place, LATEST)
         records: list[history.Record] = []
         while offset < log_end:
@@ -124,10 +126,11 @@ class End:
             for each in taken.records:
                 key, value = history.text(each.key), history.text(each.value)
                 records.append(history.Record(place.topic, place.index, each.offset, key, value))
-        if await list_offset(self.view, place, EARLIEST) != log_start:
+        if await list_offset(self.view, place, EARLIEST) != log_start or self.view.told_id(place.topic) != topic_id:
             return False
         program = self.program
         found = history.FinalRead(program.at_ms, program.name, place.topic, place.index, log_start, log_end, records, isolation)
+        found.topic_id = topic_id
         program.tell(found)
         self.stage.count("records in the end", len(records))
         return True
@@ -156,10 +159,13 @@ class End:
         """Whether every node knows the same topics. One whose creation was given up may have come since they were listed."""
         await self.view.refresh()
         nodes = sorted(self.view.brokers)
-        found = {node: sorted(await self._topics_of(node)) for node in nodes}
+        found = {node: dict(sorted((await self._topics_of(node)).items())) for node in nodes}
         if len(nodes) < len(self.program.bootstrap) or any(topics != found[nodes[0]] for topics in found.values()):
             self.last = f"{found}"
             return False
         for node, topics in found.items():
-            self.program.tell(history.TopicsSeen(self.program.at_ms, self.program.name, str(node), topics, is_final=True))
+            ids = {name: topic_id for name, (topic_id, _) in topics.items()}
+            self.program.tell(
+                history.TopicsSeen(self.program.at_ms, self.program.name, str(node), list(topics), is_final=True, ids=ids)
+            )
         return True

@@ -18,7 +18,7 @@ from tests.sim.clients.tasks import Tasks
 from tests.sim.clients.transactor import Terms as TransactionalTerms
 from tests.sim.clients.transactor import Transactor
 from tests.sim.clients.view import View
-from tests.sim.workloads.plan import GroupPlan
+from tests.sim.workloads.plan import RENEWED, GroupPlan
 from tests.sim.workloads.profile import Profile
 from tests.sim.workloads.stage import Stage
 from tests.sim.workloads.transacting import TIMEOUTS_MS, chosen_manner
@@ -30,12 +30,15 @@ WITNESS_SECONDS: Final = 2.5
 LATE: Final = 0.5  # of lives of members have commits come late, where some are there twice
 TWIN_SECONDS: Final = (0.0, 4.0, 8.0)  # until it is taken for dead
 LINGER_SECONDS: Final = 20.0  # longer than any stall
+TOLD_APART: Final = {"Metadata": 10}  # topics of one name
+SEEN_APART: Final = {"Metadata": 10, "OffsetFetch": 10}  # and their offsets
 STABLE: Final = {"OffsetFetch": 7}  # what a transaction is about to commit is waited for
 
 
 async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
     """Members one after another, until the run is over."""
     name, lives, chance, twins = program.name, 1, program.chance, Tasks(program)
+    program.era = program.era.with_floor(**TOLD_APART) if RENEWED in group.topics else program.era
     await stage.set_up()
     while not stage.is_over:
         member = make_member(program, stage.profile, group, name)
@@ -121,10 +124,12 @@ def make_processor(member: Member, stage: Stage, group: GroupPlan, name: str) ->
 
 async def witness(program: Program, stage: Stage, group: GroupPlan) -> None:
     program.era = program.era.with_floor(**STABLE) if group.output else program.era
+    program.era = program.era.with_floor(**SEEN_APART) if RENEWED in group.topics else program.era
     view = View(program)
     await stage.set_up()
     while not stage.is_over:
-        places = [Place(topic, index) for topic in group.topics for index in range(stage.topics[topic].partitions)]
+        there = [stage.topics[topic] for topic in group.topics if topic in stage.topics]
+        places = [Place(topic.name, index) for topic in there for index in range(topic.partitions)]
         with suppress(Lost):
             await view.refresh(group.topics)
             await committed(program, view, Identity(group.name), places)

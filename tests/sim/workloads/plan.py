@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.sim.workloads.profile import Profile
 
@@ -17,11 +18,14 @@ KEYS: Final = 6  # of a compacted topic
 INPUTS: Final = ("kept-1",)  # of groups that process what they read
 OUTPUT: Final = "kept-2"
 
-Kind = Literal["kept", "compacted", "short", "passing"]
+RENEWED: Final = "renewed"
+RENEWED_SHARE: Final = 0.7  # of runs with an administrator have a topic that is made anew, and of groups there some read it
+
+Kind = Literal["kept", "compacted", "short", "passing", "renewed"]
 
 
 class TopicPlan(msgspec.Struct):
-    """`passing` topics are made by the administrator, and deleted."""
+    """`passing` topics are made by the administrator, and deleted; those that are `renewed` are deleted and made anew."""
 
     name: str
     kind: Kind
@@ -84,4 +88,10 @@ def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
     for number in range(profile.processing):
         protocol = chance.choice(profile.protocols)
         groups.append(GroupPlan(f"processing-{number + 1}", protocol, INPUTS, chance.random() < profile.static_share, OUTPUT))
-    return Plan(topics, groups, chance.choice(profile.sends_per_second), is_fragile)
+    sends_per_second = chance.choice(profile.sends_per_second)
+    if profile.has_administrator and chance.random() < RENEWED_SHARE:
+        topics.append(topic_plan(chance, RENEWED, "renewed", nodes, is_fragile=is_fragile))
+        for number in range(profile.groups):
+            if chance.random() < RENEWED_SHARE:
+                groups[number] = replace(groups[number], topics=(*groups[number].topics, RENEWED))
+    return Plan(topics, groups, sends_per_second, is_fragile)

@@ -74,6 +74,7 @@ class Profile(msgspec.Struct, frozen=True):
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
+    renewals: int = 2  # of a round of its operations, of which eleven are others: topics that are made anew
     controllers: int = 3  # at most
     voter_seconds: float = 15.0  # between two changes of who votes
     has_hasty_voters: bool = False  # changes of voters are asked for in haste, regretted, and wrong
@@ -166,6 +167,15 @@ PROFILES: Final = {
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
+        Profile(
+            "renewal",  # names of topics are used again all the time
+            writers=4,
+            transactors=1,
+            groups=2,
+            operation_seconds=0.3,
+            renewals=20,
+            node_settings=NODE_SETTINGS | FLUSH_SETTINGS,
+        ),
         Profile("calm", has_administrator=False, changes_voters=False, accident_seconds=1e9),
         Profile("elections", groups=0, electors=2, probers=1, sends_per_second=(10.0,), operation_seconds=6.0),
         Profile(

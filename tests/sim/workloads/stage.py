@@ -6,6 +6,7 @@ Invariants
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,8 @@ from tests.sim.workloads.plan import Plan, TopicPlan
 from tests.sim.workloads.profile import Profile
 
 LOOK_SECONDS: Final = 0.2
+TO_THE_RENEWED: Final = 0.8  # of batches, while a topic is being made anew
+HASTE: Final = 5.0  # times as many of them
 
 
 class Stage:
@@ -20,6 +23,7 @@ class Stage:
         self.profile = profile
         self.plan = plan
         self.topics: dict[str, TopicPlan] = {}  # that were made, and not deleted
+        self.renewing = ""  # the name of a topic that is about to be deleted and made anew
         self.writing: dict[str, bool] = {}  # by writer: whether it has something left to send
         self.counts: dict[str, int] = {}  # of what was done, by kind
         self.stuck: list[str] = []
@@ -46,6 +50,15 @@ class Stage:
     async def pause(self, seconds: float) -> None:
         """For so long, or until it is time to finish."""
         await self.until(lambda: self.is_finishing, seconds)
+
+    def topic_to_write(self, chance: random.Random) -> TopicPlan:
+        """Any; most often the one that is being deleted and made anew, so that something is on its way to it then."""
+        if self.renewing in self.topics and chance.random() < TO_THE_RENEWED:
+            return self.topics[self.renewing]
+        return chance.choice(list(self.topics.values()))
+
+    async def pause_to_write(self, chance: random.Random, per_second: float) -> None:
+        await self.pause(chance.expovariate(per_second * (HASTE if self.renewing else 1.0)))
 
     async def set_up(self) -> None:
         await self.until(lambda: self.is_set_up or self.is_over)

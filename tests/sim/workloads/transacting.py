@@ -142,8 +142,8 @@ class Life:
         self.stage.count("ends that come late", code is not None)
 
     def _send(self) -> None:
-        topics, chance = list(self.stage.topics.values()), self.program.chance
-        topic = chance.choice(topics)
+        chance = self.program.chance
+        topic = self.stage.topic_to_write(chance)
         place = Place(topic.name, chance.randrange(topic.partitions))
         self._places[place] = None
         size = chance.randint(1, RECORDS_MAX)

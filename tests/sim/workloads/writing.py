@@ -21,11 +21,10 @@ async def write(program: Program, stage: Stage) -> None:
     kind: type[Producer | LibraryProducer] = LibraryProducer if stage.profile.uses_library else Producer
     producer = kind(program, Manner.chosen(program.chance))
     while not stage.is_finishing:
-        await stage.pause(program.chance.expovariate(stage.plan.sends_per_second))
-        topics = list(stage.topics.values())
-        if not topics or producer.unfinished >= UNFINISHED_MAX:
+        await stage.pause_to_write(program.chance, stage.plan.sends_per_second)
+        if not stage.topics or producer.unfinished >= UNFINISHED_MAX:
             continue
-        topic = program.chance.choice(topics)
+        topic = stage.topic_to_write(program.chance)
         size = program.chance.randint(1, RECORDS_MAX)
         place = Place(topic.name, program.chance.randrange(topic.partitions))
         producer.send(place, entries(program.chance, topic, f"{program.name}.{number}", size))

@@ -184,7 +184,9 @@ def fetch_offsets(shard: Shard, message: OffsetFetchRequest) -> OffsetFetchRespo
 def all_offsets(shard: Shard, group_id: str, require_stable: bool) -> list[FetchedTopic]:
     topics: dict[str, FetchedTopic] = {}
     found = shard.offsets.newest_of(group_id) if require_stable else shard.offsets.committed_of(group_id)
-    for place, _ in found:
+    for place, value in found:
+        if is_of_other_topic(shard, place, value, NIL_UUID):
+            continue
         topic = topics.setdefault(place.topic, FetchedTopic(name=place.topic))
         topic.partitions.append(fetched(shard, place, NIL_UUID, require_stable))
     return list(topics.values())
@@ -195,7 +197,7 @@ def fetched(shard: Shard, place: Place, topic_id: bytes, require_stable: bool) -
     if require_stable and shard.offsets.is_open(place):
         return unknown_offset(place.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     value = shard.offsets.newest(place) if require_stable else shard.offsets.committed(place)
-    if value is None or is_of_other_topic(value, topic_id):
+    if value is None or is_of_other_topic(shard, place, value, topic_id):
         return unknown_offset(place.partition, ErrorCode.NONE)
     return FetchedPartition(
         partition_index=place.partition,
@@ -211,8 +213,11 @@ def unknown_offset(partition: int, error: ErrorCode) -> FetchedPartition:
     )
 
 
-def is_of_other_topic(value: CommittedOffset, topic_id: bytes) -> bool:
-    """It was committed for an earlier topic of the same name."""
+def is_of_other_topic(shard: Shard, place: Place, value: CommittedOffset, topic_id: bytes) -> bool:
+    """It was committed for an earlier topic of the same name. Who asks by the name means the one that has it now: that the other
+    was deleted, a coordinator may hear later than its node, whose disk is slow."""
+    if topic_id == NIL_UUID and place.topic in shard.image.topics:
+        topic_id = shard.image.topics[place.topic].id
     return NIL_UUID not in (value.topic_id, topic_id) and value.topic_id != topic_id
 
 
