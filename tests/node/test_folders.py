@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.topics import UNASSIGNED_DIRECTORY
 from odradek.log.checkpoint import CLEAN_SHUTDOWN
 from odradek.log.disk import RealDisk
@@ -18,6 +19,8 @@ from odradek.node.errors import StartFailed
 from odradek.node.node import Node
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ElectLeadersRequest,
@@ -300,6 +303,34 @@ def test_replicas_of_a_folder_that_was_replaced_are_made_anew_elsewhere(tmp_path
     asyncio.run(again())
     assert (tmp_path / "b" / META_PROPERTIES).exists()
     assert RealDisk().read(str(tmp_path / "b" / META_PROPERTIES)) != RealDisk().read(str(tmp_path / "away" / META_PROPERTIES))
+
+
+def test_a_topic_made_anew_is_not_in_the_folder_that_the_one_before_was_in_when_it_failed(tmp_path: Path) -> None:
+    """The folder fails when the metadata has the new one, and the logs are still those of the old one."""
+
+    async def scenario(scene: Scene) -> None:
+        partitions, may_follow = scene.node.partitions, asyncio.Event()
+        follow, old_id = partitions.follow, scene.node.image.topics["things"].id
+
+        async def follow_late(delta: Delta) -> None:
+            await may_follow.wait()
+            await follow(delta)
+
+        partitions.follow = follow_late  # type: ignore[method-assign]
+        wanted = CreateTopicsRequest.CreatableTopic(name="things", num_partitions=PARTITIONS, replication_factor=1)
+        async with connected(scene.node) as one, connected(scene.node) as other:
+            one.send(DeleteTopicsRequest(topic_names=["things"], timeout_ms=10_000), 5)
+            await until(lambda: "things" not in scene.node.image.topics)
+            other.send(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+            await until(lambda: "things" in scene.node.image.topics)
+            partitions.folders[1].disk.fail(OSError(errno.EIO, "Input/output error"))
+            partitions.look_for_failures()
+            offline = {topic_id for topic_id, _ in partitions.offline}
+            may_follow.set()
+            assert offline == {old_id}
+            await until(lambda: len(scene.inside("a")) == PARTITIONS)
+
+    play(tmp_path, scenario)
 
 
 def test_a_stop_while_a_log_is_copied_anew_is_not_a_clean_one(tmp_path: Path) -> None:

@@ -503,17 +503,18 @@ class Partitions:
             len(folder.logs),
             folder.disk.failure,
         )
-        logs = set(folder.logs.values())
-        for name in folder.logs:
-            if (topic := self.image.topics.get(name.topic)) is not None:
-                self.offline[topic.id, name.partition] = None
+        logs = {log: name for name, log in folder.logs.items()}
         for partition in [each for each in self.by_leader.values() if each.log in logs]:
+            del logs[partition.log]
             self.offline[partition.topic_id, partition.index] = None
             self._close(partition)
         for key, (follower, _) in list(self.replication.followers.items()):
-            if self.replication.logs[follower] in logs:
+            if logs.pop(self.replication.logs[follower], None) is not None:
                 self.offline[key] = None
                 self.replication.stop(key)
+        for name in logs.values():  # of the others only their names are known
+            if (topic := self.image.topics.get(name.topic)) is not None:
+                self.offline[topic.id, name.partition] = None
         folder.give_up()
         self.folder_failed(folder)
 
