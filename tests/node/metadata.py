@@ -1,10 +1,16 @@
 """A formatted folder, and the quorum and the controller on it, for tests."""
 
+import asyncio
+from collections.abc import Coroutine
+
 import msgspec
 
 from odradek.core.controller.controller import ControllerConfig
 from odradek.core.controller.replication import ReplicationRules
 from odradek.core.metadata.features import supported_features
+from odradek.core.metadata.image import MetadataImage
+from odradek.core.metadata.snapshot import snapshot_records
+from odradek.core.raft.batches import encode_snapshot
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.disk import Disk
 from odradek.node.controller import ControllerHost
@@ -13,20 +19,26 @@ from odradek.node.machine import Machine
 from odradek.node.metadata_log import MetadataLogConfig
 from odradek.node.quorum import Quorum
 from odradek.node.quorum_config import QuorumConfig
+from odradek.wire.message import Message
 from odradek.wire.messages import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    FeatureLevelRecord,
+    TopicRecord,
 )
 from tests.core.controller.cluster import rules
+from tests.log.disk import SimDisk
 
 NODE = 1
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAQQ"
 DIRECTORY_ID = b"directory id 16b"
 ENDPOINTS = (("CONTROLLER", "127.0.0.1", 9093),)
 CONFIG = QuorumConfig(node_id=NODE, directory_id=DIRECTORY_ID, endpoints=ENDPOINTS)
+FOLDER = "/disk/data"
+LOG = f"{FOLDER}/__cluster_metadata-0"
 
 
 def with_log(**settings: int) -> QuorumConfig:
@@ -126,3 +138,30 @@ def topic_request(name: str, partitions: int = 1, **configs: str) -> CreateTopic
 
 async def create(host: ControllerHost, name: str, partitions: int = 1, **configs: str) -> CreateTopicsResponse:
     return await host.submit(lambda found: found.create_topics(topic_request(name, partitions, **configs)))
+
+
+def run(story: Coroutine[object, object, None]) -> None:
+    asyncio.run(story)
+
+
+def new_disk() -> SimDisk:
+    disk = SimDisk()
+    formatted(disk, FOLDER)
+    return disk
+
+
+def content(image: MetadataImage) -> list[tuple[Message, int]]:
+    return list(snapshot_records(image))
+
+
+def topic(number: int) -> tuple[Message, int]:
+    return TopicRecord(name=f"topic-{number}", topic_id=number.to_bytes(16, "big")), 0
+
+
+def snapshot_batches() -> list[bytearray]:
+    """What a leader of another epoch sends: one topic."""
+    voters = VoterSet((Voter(NODE, DIRECTORY_ID, ENDPOINTS),))
+    image = MetadataImage()
+    image.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    image.replay(topic(7)[0])
+    return [*encode_snapshot(snapshot_records(image), epoch=5, now_ms=1, timestamp_ms=1, kraft_version=1, voters=voters)]
