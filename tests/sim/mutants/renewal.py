@@ -61,6 +61,6 @@ def offsets_of_the_topic(patch: Patch) -> None:
 MUTANTS: Final = (
     Mutant("a thread writes to the file of its log", file_of_the_log, "slow disks", "renewal"),
     Mutant("a flush writes no epochs of a log that is gone", mark_of_a_log_that_is_gone, "slow disks", "renewal"),
-    Mutant("a log is that of its topic's id", log_of_the_topic, "processes", "renewal"),
+    Mutant("a log is that of its topic's id", log_of_the_topic, "processes", "administration"),
     Mutant("offsets are those of a topic, not of a name", offsets_of_the_topic, "slow disks", "renewal"),
 )
