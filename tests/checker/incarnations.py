@@ -50,7 +50,10 @@ class Telling:
         self.ends: dict[int, tuple[int, Ended]] = {}  # by the id of what began: when, and how
         self.topics: dict[str, dict[str, Incarnation]] = {}  # that were made anew: incarnations by id, in their order
         self.made: dict[int, str] = {}  # by creation
-        self.sends: dict[int, list[tuple[str, int]]] = {}  # those that may be in several: topic and id of each copy
+        self.sends: dict[int, list[int]] = {}  # to topics that were made anew: the ids of what has become of each
+        self.sure: dict[int, int] = {}  # and which of these is the one that was acknowledged, where it was
+        self.deletions: dict[int, None] = {}  # of records, in nobody knows which
+        self.seen: set[tuple[str, int, str | None, str | None]] = set()  # topic, partition, key and value of what was read there
         self.begun: dict[int, tuple[int, CommitBegun | history.CommittedAsked]] = {}  # commits and questions: when
         self.commits: dict[int, int] = {}  # those that were by a name: the id of that part
         self.known: dict[tuple[str, str], list[tuple[int, int]]] = {}  # by group and name: when one was told, and when it began
@@ -58,6 +61,7 @@ class Telling:
         if self.topics:
             self._note_ids(events)
             self._note_groups(events)
+            self._note_records(events)
         begun = (SendBegun, CommitBegun, history.DeletionBegun)
         self._ids = count(1 + max((event.id for event in events if isinstance(event, begun)), default=0))
 
@@ -95,16 +99,26 @@ class Telling:
     def _note_groups(self, events: Sequence[AnyEvent]) -> None:
         """What coordinators have spoken of."""
         for at, event in enumerate(events):
-            spoken = None
+            spoken: AnyEvent = event
             if isinstance(event, CommitBegun | history.CommittedAsked):
                 self.begun[event.id] = at, event
-            elif isinstance(event, history.CommittedSeen):
-                spoken = event
-            elif isinstance(event, history.CommitEnded) and event.acknowledged:
+                continue
+            if isinstance(event, history.CommitEnded) and event.acknowledged:
                 spoken = self.begun[event.id][1]
-            for name, topic_id in spoken.ids.items() if isinstance(spoken, CommitBegun | history.CommittedSeen) else ():
-                if spoken is not None and name in self.topics:
-                    self.known.setdefault((spoken.group, name), []).append((at, self.topics[name][topic_id].begun))
+            if isinstance(spoken, CommitBegun | history.CommittedSeen):
+                for name, topic_id in spoken.ids.items():
+                    if name in self.topics:
+                        self.known.setdefault((spoken.group, name), []).append((at, self.topics[name][topic_id].begun))
+
+    def _note_records(self, events: Sequence[AnyEvent]) -> None:
+        for at, event in enumerate(events):
+            if isinstance(event, history.Polled):
+                found = [(self._read(each.topic, event.ids, at), each) for each in event.records if each.topic in self.topics]
+            elif isinstance(event, history.FinalRead) and event.topic in self.topics:
+                found = [(self._last(event.topic, event.topic_id, at), each) for each in event.records]
+            else:
+                continue
+            self.seen |= {(topic, each.partition, each.key, each.value) for topic, each in found}
 
     # -- which it is
 
@@ -173,7 +187,7 @@ class Telling:
                 yield self._seen(at, event)
             case history.DeletionBegun():
                 yield from self._deletion(event)
-            case history.DeletionEnded() if event.id in self.sends:
+            case history.DeletionEnded() if event.id in self.deletions:
                 pass  # nobody can tell which lost its records
             case history.RemovalAllowed():
                 yield from (replace(event, topic=topic) for topic in self._all(event.topic))
@@ -197,6 +211,7 @@ class Telling:
     # -- sends, and records that are deleted
 
     def _send(self, event: SendBegun) -> Iterator[AnyEvent]:
+        """Of what may be in several only those are told of in which it was seen, and the last: nothing is expected in others."""
         if event.topic not in self.topics:
             yield event
             return
@@ -205,30 +220,32 @@ class Telling:
             topics = [self.topics[event.topic][topic_id].topic for topic_id in dict.fromkeys(end.ids)]
         else:
             topics = self._by_name(event.topic, self._end_of(event.id))
-        self.sends[event.id] = copies = [(topic, next(self._ids)) for topic in topics]
-        for topic, id_ in copies:
+        is_sure = len(topics) == 1 or (isinstance(end, history.SendEnded) and bool(end.ids))
+        where = event.partition, event.key, event.value
+        topics = [topic for topic in topics[:-1] if (topic, *where) in self.seen] + topics[-1:]
+        copies = self.sends[event.id] = [next(self._ids) for _ in topics]
+        if is_sure:
+            self.sure[event.id] = copies[-1]  # it is the last attempt that was acknowledged
+        for topic, id_ in zip(topics, copies):
             yield replace(event, id=id_, topic=topic)
 
     def _send_ended(self, event: history.SendEnded) -> Iterator[AnyEvent]:
-        copies = self.sends.get(event.id)
-        if copies is None:
-            yield event
-            return
-        last = copies[-1][1] if event.ids or len(copies) == 1 else None  # it is the last attempt that was acknowledged
-        for _, id_ in copies:
-            if id_ == last or event.outcome != "acknowledged":
+        for id_ in self.sends.get(event.id, ()):
+            if event.outcome != "acknowledged" or id_ == self.sure.get(event.id):
                 yield replace(event, id=id_)
             else:
                 yield replace(event, id=id_, outcome="unknown", offset=UNKNOWN_OFFSET)
+        if event.id not in self.sends:
+            yield event
 
     def _deletion(self, event: history.DeletionBegun) -> Iterator[AnyEvent]:
         topics = self._by_name(event.topic, self._end_of(event.id)) if event.topic in self.topics else [event.topic]
         if len(topics) == 1:
             yield replace(event, topic=topics[0])
             return
-        self.sends[event.id] = [(topic, next(self._ids)) for topic in topics]
-        for topic, id_ in self.sends[event.id]:
-            yield replace(event, id=id_, topic=topic)
+        self.deletions[event.id] = None
+        for topic in topics:
+            yield replace(event, id=next(self._ids), topic=topic)
 
     # -- readers
 

@@ -9,8 +9,11 @@ What is checked stands in `structural/`. Looking changes nothing in the nodes, t
 """
 
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek.core.metadata.image import MetadataImage
+from odradek.wire.message import Message
 from tests.sim.structural.authority import AuthorityChecks
 from tests.sim.structural.durable import DurableChecks
 from tests.sim.structural.eligible import EligibleChecks
@@ -48,7 +51,11 @@ class Structure:
         self.parting = PartingChecks()
         self.parting.watch(cluster)
         self.eligible = EligibleChecks(cluster.unclean)
-        self.quorum.reference.replayed = self.eligible.replayed
+        self.quorum.reference.replayed = self._replayed
+
+    def _replayed(self, image: MetadataImage, records: Sequence[Message]) -> None:
+        self.eligible.replayed(image, records)
+        self.partitions.transactions.replayed(records)
 
     def _seen(self, member: "SimNode", loop: "SimLoop", kind: str, path: str, size: int) -> None:
         """Every operation of a disk. A log that is cut may lack what is committed until it has fetched it again, which takes no

@@ -23,6 +23,7 @@ from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
 from tests.sim.clients.fetcher import Fetcher, Taste
+from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
 from tests.sim.clients.producer import Manner, Producer
@@ -247,7 +248,8 @@ def test_an_answer_is_for_the_topics_that_were_asked_for_though_they_are_forgott
             connection.ask = ask_and_forget  # type: ignore[method-assign, assignment]
             assert await commit(program, view, who, {place: Committed(5, -1)}) == ErrorCode.NONE
             await view.refresh(["orders"])
-            assert await committed(program, view, who, [place]) == {place: Committed(5, -1)}
+            topic_id = view.topic_id("orders")
+            assert await committed(program, view, who, [place]) == {place: Committed(5, -1, topic_id)}
             assert await commit(program, view, who, {place: Committed(6, -1)}) == ErrorCode.NETWORK_EXCEPTION
             with pytest.raises(Lost, match="are not all known"):
                 await committed(program, view, who, [place])
@@ -276,5 +278,34 @@ def test_a_member_says_what_it_has_though_its_view_has_forgotten_the_topic() -> 
         member.view.topics.clear()
         (told,) = member._request().topic_partitions or []
         assert (told.topic_id, told.partitions) == (b"i" * 16, [0])
+
+    asyncio.run(main())
+
+
+def test_a_member_gives_up_what_it_had_of_a_topic_that_was_made_anew() -> None:
+    async def main() -> None:
+        program = Program("member", Machine(), [], History(), random.Random(0))
+        member = ModernMember(program, Taste(), Terms("group", ("orders",)))
+        for topic_id, owned in ((b"i" * 16, [Place("orders", 0)]), (b"j" * 16, [])):
+            member.view.topics["orders"] = Topic(topic_id, {})
+            if owned:
+                member.fetcher.begin(Place("orders", 0), 0)
+            member.target = [(topic_id, 0)]
+            await member._reconcile()
+            assert member.owned == owned
+
+    asyncio.run(main())
+
+
+def test_a_producer_waits_for_what_is_under_way_before_it_writes_to_a_topic_that_was_made_anew() -> None:
+    async def main() -> None:
+        lane = Lane(Program("writer", Machine(), [], History(), random.Random(0)), Place("orders", 0), 5, is_idempotent=True)
+        assert lane.send_to(1, b"i" * 16)
+        lane.is_known = True
+        lane.batches.append(Batch([1], [(None, b"a")], 1e9, 0, is_under_way=True))
+        assert not lane.send_to(1, b"j" * 16)
+        lane.batches.clear()
+        assert lane.send_to(1, b"j" * 16)
+        assert not lane.is_known
 
     asyncio.run(main())

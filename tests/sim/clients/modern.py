@@ -130,17 +130,22 @@ class ModernMember(Member):
             await self.view.refresh(self.terms.topics)
         wanted = [(self.view.topic_name(topic_id), topic_id, index) for topic_id, index in self.target]
         places = {Place(topic, index): topic_id for topic, topic_id, index in wanted if topic}
-        gone = [place for place in self.owned if places.get(place) != self._ids[place.topic]]
+        gone = [place for place in self.owned if place not in places or self._is_another(place, places[place])]
         added = [place for place in places if place not in self.owned]
         if gone:
             await self.revoke(gone)  # what is added comes after the coordinator has heard of this
-        elif added:
+        else:
             self._ids |= {place.topic: topic_id for place, topic_id in places.items()}
+        if added and not gone:
             await self.take(added)
         if not gone and len(places) == len(wanted):
             self.target = None
         self._is_to_confirm = bool(gone or added)
         return self._is_to_confirm
+
+    def _is_another(self, place: Place, topic_id: bytes) -> bool:
+        """Whether the topic was made anew since it was told to have this partition."""
+        return self._ids.get(place.topic, topic_id) != topic_id
 
     async def _say_goodbye(self) -> None:
         if self.generation <= JOIN_EPOCH:

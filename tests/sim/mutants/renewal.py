@@ -3,14 +3,12 @@ for the one must not be for the other.
 """
 
 from typing import Final
-from uuid import UUID
 
 from odradek.core.groups import offset_requests
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.log.write import Write
-from odradek.node.partitions import Partitions
 from tests.sim.mutants.mutant import Mutant, Patch
 
 # -- logs
@@ -39,17 +37,6 @@ def mark_of_a_log_that_is_gone(patch: Patch) -> None:
     patch.setattr(LogFolder, "forget", forget)
 
 
-def log_of_the_topic(patch: Patch) -> None:
-    """A log that a node finds at its start is taken for that of whatever topic has its name."""
-    known = Partitions._is_ours
-
-    def is_ours(partitions: Partitions, name: TopicPartition, topic_id: UUID | None) -> bool:
-        topic = partitions.image.topics.get(name.topic)
-        return known(partitions, name, topic_id if topic is None else UUID(bytes=topic.id))
-
-    patch.setattr(Partitions, "_is_ours", is_ours)
-
-
 # -- committed offsets
 
 
@@ -61,6 +48,5 @@ def offsets_of_the_topic(patch: Patch) -> None:
 MUTANTS: Final = (
     Mutant("a thread writes to the file of its log", file_of_the_log, "slow disks", "renewal"),
     Mutant("a flush writes no epochs of a log that is gone", mark_of_a_log_that_is_gone, "slow disks", "renewal"),
-    Mutant("a log is that of its topic's id", log_of_the_topic, "processes", "renewal"),
     Mutant("offsets are those of a topic, not of a name", offsets_of_the_topic, "slow disks", "renewal"),
 )

@@ -14,7 +14,7 @@ Invariants that are checked
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,7 +28,8 @@ from odradek.node.coordinators import Shard
 from odradek.node.transactions import TRANSACTION_STATE
 from odradek.wire.control import ControlType, read_end_marker
 from odradek.wire.log_records import decode_coordinator_record
-from odradek.wire.messages import TransactionLogKey, TransactionLogValue
+from odradek.wire.message import Message
+from odradek.wire.messages import TopicRecord, TransactionLogKey, TransactionLogValue
 from odradek.wire.records import records
 from tests.log.medium import Medium
 from tests.sim.structural.findings import hold
@@ -58,7 +59,7 @@ class TransactionChecks:
         """`committed_to` tells how much of a partition any leader has known to be committed."""
         self.committed_to = committed_to
         self.histories: dict[TopicIdPartition, History] = {}
-        self.topic_ids: dict[str, bytes] = {}  # by name: the last that was seen
+        self.topic_ids: dict[str, bytes] = {}  # by name: of the first topic
         self.made_anew: dict[str, None] = {}  # names that more than one topic has had
         self.states: dict[str, Transaction] = {}  # by transactional id, as committed
         self.names: dict[int, str] = {}  # by producer id
@@ -71,6 +72,12 @@ class TransactionChecks:
         self.transactions_seen = self.markers_seen = 0
 
     # -- what is committed
+
+    def replayed(self, records: Sequence[Message]) -> None:
+        """A batch of the metadata."""
+        for record in records:
+            if isinstance(record, TopicRecord) and self.topic_ids.setdefault(record.name, record.topic_id) != record.topic_id:
+                self.made_anew[record.name] = None
 
     def look(self, replica: Replica, batches: list[Batch]) -> None:
         """New batches of a replica, below its high watermark."""
@@ -160,9 +167,6 @@ class TransactionChecks:
     def check(self, cluster: "SimCluster") -> None:
         self._check_repeated()
         leaders = newest_leaders(cluster)
-        for topic in newest_image(cluster).topics.values():
-            if self.topic_ids.setdefault(topic.name, topic.id) != topic.id:
-                self.made_anew[topic.name] = None
         check_decided(cluster, leaders)
         completed, self.completed = self.completed, []
         for name, decided in completed:

@@ -19,7 +19,6 @@ INPUTS: Final = ("kept-1",)  # of groups that process what they read
 OUTPUT: Final = "kept-2"
 
 RENEWED: Final = "renewed"
-RENEWED_SHARE: Final = 0.7  # of runs with an administrator have a topic that is made anew, and of groups there some read it
 
 Kind = Literal["kept", "compacted", "short", "passing", "renewed"]
 
@@ -89,9 +88,9 @@ def make_plan(seed: str, profile: Profile, nodes: int) -> Plan:
         protocol = chance.choice(profile.protocols)
         groups.append(GroupPlan(f"processing-{number + 1}", protocol, INPUTS, chance.random() < profile.static_share, OUTPUT))
     sends_per_second = chance.choice(profile.sends_per_second)
-    if profile.has_administrator and chance.random() < RENEWED_SHARE:
+    if profile.has_administrator and chance.random() < profile.renewed_share:
         topics.append(topic_plan(chance, RENEWED, "renewed", nodes, is_fragile=is_fragile))
         for number in range(profile.groups):
-            if chance.random() < RENEWED_SHARE:
+            if chance.random() < profile.renewed_share:
                 groups[number] = replace(groups[number], topics=(*groups[number].topics, RENEWED))
     return Plan(topics, groups, sends_per_second, is_fragile)

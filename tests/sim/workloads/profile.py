@@ -74,6 +74,7 @@ class Profile(msgspec.Struct, frozen=True):
     allows_unclean: bool = False  # loss is allowed then, and told
     sends_per_second: tuple[float, ...] = (1.0, 2.0, 4.0)  # of a writer: one of them
     operation_seconds: float = 3.0  # between two of the administrator
+    renewed_share: float = 0.7  # of runs that have one: they have a topic that is made anew, and of groups there as many read it
     renewals: int = 2  # of a round of its operations, of which eleven are others: topics that are made anew
     controllers: int = 3  # at most
     voter_seconds: float = 15.0  # between two changes of who votes
@@ -173,6 +174,7 @@ PROFILES: Final = {
             transactors=1,
             groups=2,
             operation_seconds=0.3,
+            renewed_share=1.0,
             renewals=20,
             node_settings=NODE_SETTINGS | FLUSH_SETTINGS,
         ),
