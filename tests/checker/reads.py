@@ -52,11 +52,13 @@ class Reading:
         return self.positions.setdefault(client, {})
 
     def _moved(self, at: int, event: history.Moved) -> None:
-        """An offset that a group has committed by the name of a topic may be one of another of that name."""
+        """An offset that a group has committed by the name of a topic may be one of another of that name, and so may be where
+        logs part: epochs are asked for by names."""
         partition = event.topic, event.partition
         here = self._own(event.client).get(partition)
         is_back = here is not None and UNKNOWN_OFFSET != event.offset < here
-        is_back = is_back and (not is_made_anew(event.topic) or isinstance(self.last[event.client, partition], Polled))
+        if is_back and is_made_anew(event.topic):
+            is_back = event.why == "out of range" and isinstance(self.last[event.client, partition], Polled)
         if is_back and event.why != "seek" and not self.known.losses.count(event.topic, at):
             sentence = f"{event.client} is told that there is no offset {here} in {name(partition)}, and goes to {event.offset}"
             self.report.found("denied_position", sentence, self.last[event.client, partition], event)

@@ -62,7 +62,7 @@ def count(place: tuple[Any, str], calls: Counter[tuple[Any, str]], patch: pytest
 
 
 def run_with_rot() -> None:
-    run(Setting(1, faults="rot", seconds=SECONDS))
+    run(Setting(2, faults="rot", seconds=SECONDS))
 
 
 def run_with_slow_disks() -> None:
