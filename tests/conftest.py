@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,8 @@ from tests.kafka.oracle import Oracle
 
 settings.register_profile("odradek", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.load_profile("odradek")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
 
 
 @pytest.fixture(scope="session")
