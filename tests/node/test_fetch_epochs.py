@@ -2,8 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 from odradek.core.partition.broker_session import NEVER_MS
+from odradek.core.partition.follower import Follower
+from odradek.node.readable import FollowedPartition
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import FetchResponse, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from tests.node.inside import Client, connected, fetch_request, new_node, running
@@ -82,5 +87,27 @@ def test_a_leader_of_the_past_denies_nothing(tmp_path: Path) -> None:
             assert (await fetched(client, 4, 0)).records  # what it has was committed, and it may be read
             session.certain_until_ms = until_ms
             assert (await fetched(client, 12, -1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    asyncio.run(run())
+
+
+def test_a_follower_that_has_not_heard_of_an_epoch_lets_readers_wait_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, they would go back to the leader, which sends them here again. Without records it has heard of no epoch yet."""
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            led = node.partitions.by_name["orders"].pop(0)
+            followed = FollowedPartition(node.partitions, led.log, cast("Follower", led))
+            monkeypatch.setattr(node.partitions, "followed", lambda _topic_id, _index: followed)
+            led.log.epochs.clear()
+            told = await fetched(client, 0, 0)
+            assert told.error_code == ErrorCode.NONE
+            assert not told.records
+            for offset in (1, 5):  # of which it cannot know whether the leader has it
+                assert (await fetched(client, offset, 0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            node.partitions.by_name["orders"][0] = led
 
     asyncio.run(run())

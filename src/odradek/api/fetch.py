@@ -229,6 +229,8 @@ class Fetch:
             and end_offset >= wanted.fetch_offset
         ):
             return None
+        if partition.is_followed and wanted.fetch_offset == partition.log_end:
+            return None  # it may not have heard of that epoch yet, and has nothing that could be another record
         partition.check_certain()
         if epoch < 0 or end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Sized
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from odradek.api.context import Context
 from odradek.core.config.broker import BrokerConfig
@@ -101,6 +101,7 @@ class Readable(Protocol):
     index: int
     leader_epoch: int
     is_closed: bool  # no longer led, or followed, here
+    is_followed: ClassVar[bool]  # another node leads it
     readers: dict[Reader, None]  # told when the high watermark has moved
     followers: dict[Reader, None]  # told when the log has grown
 

@@ -8,7 +8,7 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from odradek.api.context import Postponed
 from odradek.api.services import Reader
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 class Readable:
     __slots__ = ("followers", "host", "index", "is_closed", "leader_epoch", "log", "readers", "topic", "topic_id")
+
+    is_followed: ClassVar[bool] = False
 
     def __init__(self, host: "Partitions", log: Log, topic: str, topic_id: bytes, index: int, leader_epoch: int) -> None:
         self.host = host
@@ -100,6 +102,8 @@ class FollowedPartition(Readable):
     """A partition that another node leads, read by consumers here."""
 
     __slots__ = ()
+
+    is_followed = True
 
     def __init__(self, host: "Partitions", log: Log, follower: Follower) -> None:
         super().__init__(host, log, follower.topic, follower.topic_id, follower.index, follower.leader_epoch)
