@@ -209,6 +209,25 @@ def test_a_classic_member_that_does_not_sync_is_fenced(host: Host) -> None:
     assert a.member_id not in native.consumers.group.members
 
 
+def test_a_classic_member_that_does_not_sync_and_could_not_be_fenced_is_fenced_later(host: Host) -> None:
+    native = Consumer(Consumers(host), "n", "t")
+    native.join()
+    a = ClassicConsumer(host)
+    a.join()
+    host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS
+    for _ in range(12):
+        host.pass_time(5_000)
+        a.beat()
+        native.beat()
+    assert ("consumer-sync", "g", a.member_id) in host.timers
+    host.refusing = None
+    for _ in range(12):
+        host.pass_time(5_000)
+        a.beat()
+        native.beat()
+    assert native.consumers.group.members.keys() == {"n"}
+
+
 def test_a_classic_member_has_the_session_timeout_that_it_asked_for(host: Host) -> None:
     native = Consumer(Consumers(host), "n", "t")
     native.join()

@@ -18,7 +18,7 @@ from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
 from odradek.core.groups.consumer.records import assignment_record, epoch_record, removal
 from odradek.core.groups.consumer.regexes import forgotten_regexes
-from odradek.core.groups.consumer.timers import cancel_timers, rebalance_timer, restart_session, watch_revocation
+from odradek.core.groups.consumer.timers import cancel_timers, rebalance_timer, restart_session
 from odradek.core.groups.sequels import Answer, Followed
 from odradek.core.groups.shard import Shard
 from odradek.wire.errors import ErrorCode, Refused
@@ -72,8 +72,7 @@ def remove_members(shard: Shard, group: ConsumerGroup, members: Sequence[Consume
 
 
 class Removed(Followed):
-    """Members are gone, and so are their timers; or they are still there, and their sessions begin anew, and so does the time in
-    which they are to give something up."""
+    """Members are gone, and so are their timers; or they are still there, and their sessions begin anew."""
 
     __slots__ = ("group_id", "members", "shard")
 
@@ -99,4 +98,3 @@ class Removed(Followed):
                 cancel_timers(self.group_id, member.member_id, turn)
             elif found is member:
                 restart_session(self.shard, self.group_id, member, turn)
-                watch_revocation(self.group_id, member, turn)

@@ -8,6 +8,7 @@ from odradek.core.groups.consumer.regexes import resolve_regexes
 from odradek.core.groups.consumer.timers import restart_session, watch_revocation
 from odradek.core.groups.events import TopicsChanged
 from odradek.core.groups.shard import Shard
+from odradek.wire.errors import ErrorCode
 
 
 def fire(shard: Shard, key: TimerKey, turn: Turn) -> None:
@@ -25,7 +26,21 @@ def fire(shard: Shard, key: TimerKey, turn: Turn) -> None:
         return None
     if kind in ("consumer-join", "consumer-sync") and not member.is_classic:
         return None
-    return remove_members(shard, group, [member], Nothing(), turn)
+    sequel = Nothing() if kind == "consumer-session" else FiresAgain(key, member.rebalance_timeout_ms)
+    return remove_members(shard, group, [member], sequel, turn)
+
+
+class FiresAgain(Nothing):
+    """What a timer is to do, and could not be written, is tried again when it fires again. Of sessions others take care."""
+
+    __slots__ = ("after_ms", "key")
+
+    def __init__(self, key: TimerKey, after_ms: int) -> None:
+        self.key = key
+        self.after_ms = after_ms
+
+    def failed(self, _: ErrorCode, turn: Turn) -> None:
+        turn.set_timer(self.key, self.after_ms, is_first=True)
 
 
 def start(shard: Shard, group: ConsumerGroup, turn: Turn) -> None:
