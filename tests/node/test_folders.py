@@ -13,7 +13,7 @@ import pytest
 from odradek.core.metadata.delta import Delta
 from odradek.core.metadata.topics import UNASSIGNED_DIRECTORY
 from odradek.log.checkpoint import CLEAN_SHUTDOWN
-from odradek.log.disk import RealDisk
+from odradek.log.disk import DiskFull, RealDisk
 from odradek.log.meta_properties import META_PROPERTIES
 from odradek.node.errors import StartFailed
 from odradek.node.node import Node
@@ -128,6 +128,19 @@ def test_a_folder_that_fails_between_the_records_of_an_answer_and_its_aborted_tr
             partition.aborted(0, found)
         assert refused.value.code == OFFLINE
         await until(lambda: len(scene.node.partitions.folders) == 1)
+
+    play(tmp_path, scenario)
+
+
+def test_what_found_no_room_in_a_folder_that_has_failed_meanwhile_is_refused(tmp_path: Path) -> None:
+    async def scenario(scene: Scene) -> None:
+        partitions = scene.node.partitions
+        partition = partitions.by_name["things"][scene.inside("b")[0]]
+        await scene.fail("append", "b")
+        await until(lambda: len(partitions.folders) == 1)
+        refused = partitions.refused(partition, DiskFull(errno.ENOSPC, "No space left on device"))
+        assert refused.code == OFFLINE
+        assert not partitions.full
 
     play(tmp_path, scenario)
 

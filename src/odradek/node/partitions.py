@@ -106,7 +106,8 @@ class Partitions:
         return self.replication.readable((topic_id, index))
 
     def folder_of(self, log: Log) -> LogFolder:
-        return next(folder for folder in self.folders if log.folder.startswith(folder.path + "/"))
+        """It may be offline by now."""
+        return next(folder for folder in self.writings if log.folder.startswith(folder.path + "/"))
 
     def log_of(self, name: TopicPartition) -> Log | None:
         return next((folder.logs[name] for folder in self.folders if name in folder.logs), None)
@@ -447,7 +448,7 @@ class Partitions:
 
     def filled(self, folder: LogFolder) -> None:
         """There was no room: others lead what is in the folder, where others are in sync, until there is."""
-        if folder not in self.full:
+        if folder in self.folders and folder not in self.full:
             logger.error("%s is full: others lead its partitions, as far as others have them, until there is room", folder.path)
             self.full[folder] = None
             self.loop.call_soon(self._step_back, folder)
