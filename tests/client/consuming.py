@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from odradek.client.consumer import Consumer
 from odradek.client.records import Record
 from tests.client.servers import Server
+from tests.clients import waiting
+from tests.clients.confluent import admin, create, fill
 from tests.clients.confluent import consuming as confluent_consuming
 
 SECONDS_MAX = 60.0
@@ -77,3 +81,18 @@ def committed_by_others(server: Server | str, group: str, topic: str, *partition
     with confluent_consuming(bootstrap, group) as other:
         found = other.committed([ConfluentPartition(topic, index) for index in partitions], timeout=SECONDS_MAX)
     return [each.offset for each in found]
+
+
+async def make_anew(server: Server, topic: str, records: int) -> None:
+    """Another topic under the same name, with so many records. Kafka may not have forgotten the old one at once."""
+
+    def is_made() -> bool:
+        with suppress(KafkaException):
+            create(server.bootstrap, topic)
+            return True
+        return False
+
+    client = admin(server.bootstrap)
+    await asyncio.to_thread(client.delete_topics([topic])[topic].result)
+    await asyncio.to_thread(waiting.until, is_made, "it is made anew")
+    await asyncio.to_thread(fill, server.bootstrap, topic, records)

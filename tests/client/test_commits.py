@@ -18,7 +18,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 
 PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
-ID = bytes(15) + b"\x01"
+ID, ANOTHER = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
 
 class Coordinator:
@@ -119,7 +119,7 @@ def test_a_member_commits_what_it_has_kept_and_what_it_never_had_in_the_generati
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("meanwhile", "offset"), [(None, 7), (bytes(15) + b"\x02", NO_OFFSET)])
+@pytest.mark.parametrize(("meanwhile", "offset"), [(None, 7), (ANOTHER, NO_OFFSET)])
 def test_what_is_committed_is_found_also_when_its_topic_is_another_or_none_for_a_moment(
     meanwhile: bytes | None, offset: int
 ) -> None:
@@ -171,7 +171,7 @@ def test_what_is_done_with_of_a_topic_that_was_made_anew_is_committed_also_where
         scene.fetcher.seek(reading, 5)
         await scene.commit()
         assert scene.commits.unsent() == {}
-        assert reading.lead(0, 0, bytes(15) + b"\x02")
+        assert reading.lead(0, 0, ANOTHER)
         assert [each.offset for each in scene.commits.unsent().values()] == [5]
         await scene.commit()
         assert scene.commits.unsent() == {}
@@ -185,7 +185,32 @@ def test_what_was_read_of_a_topic_is_not_committed_for_one_that_was_made_anew_me
         reading = scene.fetcher.readings[PLACE]
         reading.lead(0, 0, ID)
         with pytest.raises(Refused, match="made anew"):
-            await scene.commit(meanwhile=lambda: reading.lead(0, 0, bytes(15) + b"\x02"))
+            await scene.commit(meanwhile=lambda: reading.lead(0, 0, ANOTHER))
         assert scene.coordinator.commits == []
+
+    asyncio.run(story())
+
+
+def test_what_was_assigned_of_a_topic_is_not_committed_while_another_or_none_has_its_name() -> None:
+    """Another member may have been given the new one, and may have committed more of it."""
+
+    async def story() -> None:
+        scene = Scene()
+        scene.fetcher.forget(PLACE)
+        reading = scene.fetcher.hold(PLACE, ID)
+        scene.fetcher.seek(reading, 5)
+        for topic_id, committable in ((ID, {PLACE}), (ANOTHER, set()), (None, {PLACE})):
+            scene.coordinator.metadata = metadata_of(topic_id)
+            assert set(scene.commits.unsent()) == committable
+            if topic_id == ID:
+                continue
+            await scene.commits.commit_last([PLACE])
+            with pytest.raises(Refused) as caught:
+                await scene.commit()
+            assert caught.value.is_retriable == (topic_id is None), "a broker that has just started may not know it"
+        assert scene.coordinator.commits == []
+        scene.coordinator.metadata = metadata_of(ID)
+        await scene.commit()
+        assert scene.coordinator.commits == [(1, PLACE, 5)]
 
     asyncio.run(story())

@@ -2,11 +2,9 @@
 
 import asyncio
 import random
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.cimpl import NewPartitions
 
@@ -14,9 +12,8 @@ from odradek.client.consumer import Consumer
 from odradek.client.errors import Closed, InvalidOption, NoOffset
 from odradek.client.records import Record, TopicPartition
 from odradek.client.unpacking import Unpacking
-from tests.client.consuming import consumer, poll_until, run, take, until, values
+from tests.client.consuming import consumer, make_anew, poll_until, run, take, until, values
 from tests.client.servers import Server
-from tests.clients import waiting
 from tests.clients.confluent import Sender, admin, create, fill
 
 SETTINGS = {"auto_create_topics_enable": "false"}
@@ -329,14 +326,6 @@ def test_partitions_that_are_added_are_read_from_their_begin(server: Server, nam
     run(story())
 
 
-def is_made(server: Server, topic: str) -> bool:
-    """Kafka may not have forgotten the old one yet."""
-    with suppress(KafkaException):
-        create(server.bootstrap, topic)
-        return True
-    return False
-
-
 def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Server, name: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 20)
@@ -344,10 +333,7 @@ def test_a_topic_that_is_made_anew_is_read_from_its_begin(server: Server, name: 
     async def story() -> None:
         async with consumer(server, name) as reader:
             assert values(await take(reader, 20)) == list(range(20))
-            client = admin(server.bootstrap)
-            await asyncio.to_thread(client.delete_topics([name])[name].result)
-            await asyncio.to_thread(waiting.until, lambda: is_made(server, name), "it is made anew")
-            await asyncio.to_thread(fill, server.bootstrap, name, 30)
+            await make_anew(server, name, 30)
             assert values(await take(reader, 30)) == list(range(30))
 
     run(story())
@@ -361,10 +347,7 @@ def test_without_a_policy_it_is_an_error_that_a_topic_was_made_anew(server: Serv
         async with Consumer(bootstrap=server.bootstrap, auto_offset_reset="none") as reader:
             await reader.assign({(name, 0): 0}, {(name, 0): 20})
             assert values(await take(reader, 20)) == list(range(20))
-            client = admin(server.bootstrap)
-            await asyncio.to_thread(client.delete_topics([name])[name].result)
-            await asyncio.to_thread(waiting.until, lambda: is_made(server, name), "it is made anew")
-            await asyncio.to_thread(fill, server.bootstrap, name, 30)
+            await make_anew(server, name, 30)
             await reader.assign({(name, 0): 10})  # of which one, it cannot know
             with pytest.raises(NoOffset):
                 await take(reader, 20)

@@ -11,12 +11,12 @@ from confluent_kafka.cimpl import NewPartitions
 from odradek import sync
 from odradek.client.admin import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Fenced, KafkaError, TimedOut
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut
 from odradek.client.group.classic import ClassicMember
 from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
 from odradek.client.records import Committed, Record, TopicPartition
-from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, poll_until, run, take, values
+from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, make_anew, poll_until, run, take, values
 from tests.client.servers import Server
 from tests.clients.confluent import admin, consuming, create, fill, read, rows
 
@@ -258,6 +258,26 @@ def test_partitions_that_are_added_are_shared_out_and_deleted_topics_are_let_go(
 
 
 @PROTOCOLS
+def test_a_topic_that_is_made_anew_is_shared_out_anew_and_read_from_its_begin(server: Server, name: str, protocol: str) -> None:
+    create(server.bootstrap, name)
+    fill(server.bootstrap, name, 5)
+
+    async def story() -> None:
+        async with Member(server, name, name, group_protocol=protocol) as one:
+            assert values(await take(one.consumer, 5)) == list(range(5))
+            await one.consumer.commit()
+            await make_anew(server, name, 3)
+            assert values(await take(one.consumer, 3)) == list(range(3))
+            await one.consumer.commit()
+            committed = await one.consumer.committed((name, 0))
+            assert [each.offset for each in committed.values()] == [3]
+            if protocol == "consumer":
+                assert one.assigned == [[0], [0]], "by its id, it is another one"
+
+    run(story())
+
+
+@PROTOCOLS
 def test_a_program_that_stays_away_loses_its_share_until_it_comes_back(server: Server, name: str, protocol: str) -> None:
     create(server.bootstrap, name)
     fill(server.bootstrap, name, 5)
@@ -376,6 +396,25 @@ def test_what_a_callback_raises_is_raised_by_the_next_step(server: Server, name:
             with pytest.raises(LookupError, match="no place"):
                 await take(reader, 1)
             assert values(await take(reader, 1)) == [0]
+
+    run(story())
+
+
+@PROTOCOLS
+def test_a_callback_that_would_wait_for_its_own_end_is_told_so(server: Server, name: str, protocol: str) -> None:
+    create(server.bootstrap, name, 2)
+
+    async def story() -> None:
+        async def on_revoked(_: list[TopicPartition]) -> None:
+            await one.close()
+
+        one = consumer(server, name, group=name, on_revoked=on_revoked, group_protocol=protocol)
+        async with one:
+            await poll_until(lambda: len(one.assignment()) == 2, one)
+            async with Member(server, name, name, group_protocol=protocol) as two:
+                with pytest.raises(InvalidOption, match="a callback cannot close"):
+                    await poll_until(lambda: False, one, two.consumer)
+                await poll_until(lambda: len(one.assignment()) == len(two.has) == 1, one, two.consumer)
 
     run(story())
 

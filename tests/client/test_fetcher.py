@@ -1,6 +1,7 @@
 """The fetcher against a cluster in memory, through everything that can happen to both in any order."""
 
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from odradek.client.commits import Commits
 from odradek.client.fetcher import Fetch, Fetcher, Taste
 from odradek.client.handing import Handing
+from odradek.client.offsets import Offsets
 from odradek.client.reading import EARLIEST, Reading
 from odradek.client.records import NO_EPOCH, NO_OFFSET, Record, TopicPartition
 from odradek.wire.errors import ErrorCode
@@ -328,6 +330,7 @@ def test_a_follower_that_is_behind_moves_nobody(said: FetchResponse.PartitionDat
     topic = FetchResponse.FetchableTopicResponse(topic_id=spot.topic_id, partitions=[told])
     story.fetcher.fetched(fetch, FetchResponse(responses=[topic]), story.now_s)
     assert (reading.offset, reading.source(story.now_s)) == (4, reading.leader)
+    assert (reading.not_before_s > story.now_s) is not is_another_elected, "the leader may send it there again"
 
 
 def test_without_a_policy_a_log_that_was_cut_is_an_error_with_its_place() -> None:
@@ -497,7 +500,8 @@ def in_hand(version: int) -> tuple[Story, Commits]:
     for count in (1, 2):
         story.handing.come_back(is_iterating=False)
         assert len(story.handing.give(count)) == count
-    commits = Commits(cast("Any", None), story.fetcher, story.handing)
+    offsets = SimpleNamespace(cluster=SimpleNamespace(metadata=story.cluster.metadata()))
+    commits = Commits(cast("Offsets", offsets), story.fetcher, story.handing)
     assert unsent(story, commits) == 1
     return story, commits
 

@@ -7,14 +7,18 @@ from typing import cast
 
 import pytest
 
+from odradek.client.errors import Refused
 from odradek.client.fetcher import Fetcher, Taste
 from odradek.client.fetching import Fetching
 from odradek.client.handing import Handing
 from odradek.client.holding import Callback, Holding
-from odradek.client.metadata import Metadata
+from odradek.client.metadata import NO_NODE, Metadata
 from odradek.client.records import TopicPartition
+from odradek.wire.messages import MetadataResponse
 
 PLACE = TopicPartition("t", 0)
+ID, OTHER_ID = bytes(15) + b"\x01", bytes(15) + b"\x02"
+LEADER = 7
 TURNS = 10  # of the loop
 
 
@@ -91,3 +95,30 @@ def test_what_the_program_heard_that_it_has_it_hears_that_it_loses(times: int) -
         assert program.heard == ["assigned", "lost"]
 
     run(story)
+
+
+def test_a_partition_is_held_of_the_topic_that_it_was_assigned_of_and_of_no_other() -> None:
+    async def story(program: Program) -> None:
+        program.is_done.set()
+        fetcher, metadata = program.holding.fetcher, program.holding.fetching.cluster.metadata
+        metadata.take(led_topic(OTHER_ID))
+        with pytest.raises(Refused, match="UNKNOWN_TOPIC_ID"):  # what its group has committed would be another topic's
+            await program.holding.take([PLACE], {PLACE.topic: ID})
+        assert not program.holding.places
+        metadata.take(led_topic(ID))
+        await program.holding.take([PLACE], {PLACE.topic: ID})
+        assert program.holding.ids == {PLACE: ID}
+        reading = fetcher.readings[PLACE]
+        fetcher.seek(reading, 5)
+        for topic_id, leader in ((OTHER_ID, NO_NODE), (ID, LEADER)):  # a broker that is behind may tell the old one again
+            metadata.take(led_topic(topic_id))
+            fetcher.learn(metadata)
+            assert (reading.leader, reading.offset, reading.topic_id) == (leader, 5, ID)
+
+    run(story)
+
+
+def led_topic(topic_id: bytes) -> MetadataResponse:
+    kind = MetadataResponse
+    partition = kind.MetadataResponsePartition(partition_index=PLACE.partition, leader_id=LEADER)
+    return kind(topics=[kind.MetadataResponseTopic(name=PLACE.topic, topic_id=topic_id, partitions=[partition])])

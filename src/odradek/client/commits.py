@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-from odradek.client.errors import KafkaError, Refused, TimedOut
+from odradek.client.errors import KafkaError, Refused, TimedOut, refused
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
-from odradek.client.metadata import NO_ID
+from odradek.client.metadata import NO_ID, TopicInfo
 from odradek.client.offsets import Offsets
 from odradek.client.reading import Reading
 from odradek.client.records import NO_OFFSET, Committed, TopicPartition
@@ -50,9 +50,19 @@ class Commits:
         for place, reading in self.fetcher.readings.items():
             if reading.done < 0 or self._is_known(reading) or self.handing.holds_from_before(reading):
                 continue
+            if reading.is_replaced_by(self._topics.get(place.topic)):
+                continue
             if places is None or place in places:
                 found[place] = Committed(reading.done, leader_epoch=reading.done_epoch)
         return found
+
+    def _sendable(self, places: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Committed]:
+        """What is unsent of topics that are there, as far as we know: the others would keep it from being sent."""
+        return {place: each for place, each in self.unsent(places).items() if place.topic in self._topics}
+
+    @property
+    def _topics(self) -> Mapping[str, TopicInfo]:
+        return self.offsets.cluster.metadata.topics
 
     def _is_known(self, reading: Reading) -> bool:
         """Whether what is done with is committed; of a topic that was made anew nothing is."""
@@ -91,8 +101,10 @@ class Commits:
             for (topic, partition), reading, topic_id in held:
                 if readings.get(reading.place) is not reading:
                     reason = "it was given up before it was committed"
-                elif topic_id not in (NO_ID, reading.topic_id):
+                elif topic_id not in (NO_ID, reading.topic_id) or reading.is_replaced_by(self._topics.get(topic)):
                     reason = "its topic was made anew before it was committed"
+                elif reading.is_assigned and topic not in self._topics:  # whichever has the name by then would get it
+                    raise refused(ErrorCode.UNKNOWN_TOPIC_ID, topic=topic, partition=partition)
                 else:
                     continue
                 raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
@@ -101,8 +113,7 @@ class Commits:
 
     async def commit_last(self, places: Collection[TopicPartition], *, may_wait: bool = True) -> None:
         """What can be committed of partitions that are about to be given up; whoever gets them reads the rest again."""
-        topics = self.offsets.cluster.metadata.topics
-        unsent = {place: each for place, each in self.unsent(places).items() if place.topic in topics}
+        unsent = self._sendable(places)
         if not unsent:
             return
         check = self._check(unsent)
@@ -121,7 +132,7 @@ class Commits:
             if not may_commit():
                 continue
             async with self._lock:
-                unsent = self.unsent()
+                unsent = self._sendable()
                 left = dict(unsent)
                 with suppress(KafkaError):
                     if left:

@@ -116,9 +116,12 @@ class Consumer:
         await self._close(is_done=True)
 
     async def _close(self, *, is_done: bool) -> None:
+        reader = self._reader
+        if reader is not None:
+            reader.holding.check_not_called_back()
         try:
-            if self._reader is not None:
-                await self._reader.close(is_done=is_done)
+            if reader is not None:
+                await reader.close(is_done=is_done)
         finally:
             self._is_closed = True
 

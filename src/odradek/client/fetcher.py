@@ -137,9 +137,9 @@ class Fetcher:
             self.reset(reading)
         return reading
 
-    def hold(self, place: TopicPartition) -> Reading:
+    def hold(self, place: TopicPartition, topic_id: bytes = NO_ID) -> Reading:
         """It is ours from now on; where to read it from is not known yet."""
-        reading = self.readings[place] = Reading(place)
+        reading = self.readings[place] = Reading(place, topic_id=topic_id)
         reading.is_withheld = True
         return reading
 
@@ -182,7 +182,7 @@ class Fetcher:
         """Who leads what. What nobody leads waits until somebody does."""
         for (topic, index), reading in self.readings.items():
             known = metadata.topics.get(topic)
-            info = known.partitions.get(index) if known is not None else None
+            info = known.partitions.get(index) if known is not None and not reading.is_replaced_by(known) else None
             if known is None or info is None:
                 reading.lead(NO_NODE, reading.leader_epoch, reading.topic_id)
             elif reading.lead(info.leader, info.leader_epoch, known.id) and reading.is_placed:
@@ -252,27 +252,31 @@ class Fetcher:
         reading = asked.reading
         known = known_code(code)
         reading.is_asked = False
-        if self._goes_back_to_leader(asked):
+        if self._goes_back_to_leader(asked, now_s):
             return
         if known is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.reset(reading, known)
             return
-        reading.tries += 1
-        reading.not_before_s = now_s + self._backoff_s(reading.tries)
+        self._pause(reading, now_s)
         if known in ELSEWHERE:
             self.must_refresh = True
         else:
             topic, index = reading.place
             self.failures.append(refused(known, topic=topic, partition=index))
 
-    def _goes_back_to_leader(self, asked: Asked) -> bool:
+    def _goes_back_to_leader(self, asked: Asked, now_s: float) -> bool:
         """When a follower has refused, which may be behind; so may a leader of the past."""
         reading = asked.reading
         if asked.node == reading.leader:
             return False
         if reading.replica == asked.node:
             reading.replica = NO_NODE
+            self._pause(reading, now_s)  # the leader may send us there again
         return True
+
+    def _pause(self, reading: Reading, now_s: float) -> None:
+        reading.tries += 1
+        reading.not_before_s = now_s + self._backoff_s(reading.tries)
 
     def _diverged(self, reading: Reading, end_offset: int, epoch: int) -> None:
         """The log was cut below where we are: what was read from there on is no more, and other records are in its place."""
@@ -387,7 +391,7 @@ class Fetcher:
         if told.error_code:
             self.refused(asked, told.error_code, now_s)
         elif told.diverging_epoch.end_offset >= 0:
-            if not self._goes_back_to_leader(asked):
+            if not self._goes_back_to_leader(asked, now_s):
                 self._diverged(reading, told.diverging_epoch.end_offset, told.diverging_epoch.epoch)
         elif told.preferred_read_replica >= 0 and not told.records:
             reading.replica, reading.replica_until_s = told.preferred_read_replica, now_s + REPLICA_SECONDS

@@ -11,16 +11,22 @@ Invariants
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
+from typing import Final
 
 from odradek.client.commits import Commits
-from odradek.client.errors import KafkaError, TimedOut
+from odradek.client.errors import InvalidOption, KafkaError, TimedOut, refused
 from odradek.client.fetcher import Fetcher
 from odradek.client.fetching import Fetching
 from odradek.client.handing import Handing
+from odradek.client.metadata import NO_ID
 from odradek.client.reading import Reading
 from odradek.client.records import Committed, TopicPartition
+from odradek.wire.errors import ErrorCode
+
+NO_IDS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]
 
@@ -52,10 +58,16 @@ class Holding:
         self.back_s = fetching.loop.time()  # when the program came back last
         self._left = 0
         self._came_back = asyncio.Event()
+        self._calling: asyncio.Future[None] | None = None  # a callback
 
     @property
     def places(self) -> list[TopicPartition]:
         return sorted(self.fetcher.readings)
+
+    @property
+    def ids(self) -> dict[TopicPartition, bytes]:
+        """Of the topics of all partitions."""
+        return {place: self.fetcher.readings[place].topic_id for place in self.places}
 
     # -- the program
 
@@ -103,13 +115,15 @@ class Holding:
 
     # -- coming
 
-    async def take(self, places: Iterable[TopicPartition]) -> None:
-        """Reads these too, from what the group has committed on. What cannot be taken is not held either."""
+    async def take(self, places: Iterable[TopicPartition], ids: Mapping[str, bytes] = NO_IDS) -> None:
+        """Reads these too, from what the group has committed on. What cannot be taken is not held either.
+
+        `ids` are those of the topics, where they are shared out by them."""
         fresh = [place for place in sorted(places) if place not in self.fetcher.readings]
         if not fresh:
             return
         for place in fresh:
-            self.fetcher.hold(place)
+            self.fetcher.hold(place, ids.get(place.topic, NO_ID))
         try:
             await self._place(fresh)
         except BaseException:
@@ -126,11 +140,14 @@ class Holding:
     async def _place(self, fresh: list[TopicPartition]) -> None:
         """Each where the group has left it; where it has not, the policy says."""
         found = await self._committed(fresh)
-        self.fetcher.learn(self.fetching.cluster.metadata)
+        metadata = self.fetching.cluster.metadata
+        self.fetcher.learn(metadata)
         for place in fresh:
             reading = self.fetcher.readings.get(place)
             if reading is None:
                 continue
+            if reading.is_assigned and metadata.names.get(reading.topic_id) != place.topic:
+                raise refused(ErrorCode.UNKNOWN_TOPIC_ID, topic=place.topic)  # what was found may be another topic's
             known = found.get(place)
             if self.commits is not None:
                 self.commits.start_from(place, known.offset if known is not None else None)
@@ -196,7 +213,7 @@ class Holding:
     async def _call(self, callback: Callback | None, places: list[TopicPartition]) -> None:
         if callback is None:
             return
-        running = asyncio.ensure_future(self._run_callback(callback, places))
+        running = self._calling = asyncio.ensure_future(self._run_callback(callback, places))
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -204,6 +221,11 @@ class Holding:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
             raise
+
+    def check_not_called_back(self) -> None:
+        """Raises for a callback, where something waits for its end."""
+        if self._calling is not None and asyncio.current_task() is self._calling:
+            raise InvalidOption("a callback cannot close its consumer, or have it read something else: do that when it is over")
 
     async def _run_callback(self, callback: Callback, places: list[TopicPartition]) -> None:
         try:

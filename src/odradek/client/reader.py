@@ -129,6 +129,7 @@ class Reader:
 
     async def stop_reading(self) -> None:
         """Gives all up: leaves the group, where it is in one."""
+        self.holding.check_not_called_back()
         member, self.member = self.member, None
         if member is not None:
             await member.stop()
@@ -172,8 +173,11 @@ class Reader:
     def positions(self) -> dict[TopicPartition, Committed]:
         self.handing.look()
         readings = self.fetcher.readings
+        topics = self.cluster.metadata.topics
         return {
-            place: Committed(each.given, leader_epoch=each.given_epoch) for place, each in readings.items() if each.given >= 0
+            place: Committed(each.given, leader_epoch=each.given_epoch)
+            for place, each in readings.items()
+            if each.given >= 0 and not each.is_replaced_by(topics.get(place.topic))
         }
 
     async def commit(self, offsets: Mapping[Place, int | Committed] | None, timeout_ms: float | None) -> None:

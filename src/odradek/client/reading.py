@@ -3,12 +3,13 @@
 Invariants
  1. done <= given <= offset, once they are known: of what was fetched a part was given, of that a part is done with.
  2. Every move (a jump, or what was fetched being dropped) makes what was asked for before it worthless: `moves` tells.
- 3. After a jump (a seek, a reset, a log that was cut) what was given before it says nothing of where we are: `jumps` tells.
+ 3. What was assigned by the id of its topic is not read, and not gone on with, in another topic of the same name.
+ 4. After a jump (a seek, a reset, a log that was cut) what was given before it says nothing of where we are: `jumps` tells.
 """
 
 from typing import Final
 
-from odradek.client.metadata import NO_ID, NO_NODE
+from odradek.client.metadata import NO_ID, NO_NODE, TopicInfo
 from odradek.client.records import NO_EPOCH, NO_OFFSET, TopicPartition
 from odradek.wire.batch import OFFSET_MAX
 
@@ -25,6 +26,7 @@ class Reading:
         "given_epoch",
         "high_watermark",
         "is_asked",
+        "is_assigned",
         "is_paused",
         "is_withheld",
         "jumps",
@@ -47,14 +49,16 @@ class Reading:
         "until",
     )
 
-    def __init__(self, place: TopicPartition, until: int = OFFSET_MAX) -> None:
+    def __init__(self, place: TopicPartition, until: int = OFFSET_MAX, topic_id: bytes = NO_ID) -> None:
+        """Of the topic with this id, or, without one, of whichever has the name."""
         self.place = place
         self.until = until  # nothing from there on is wanted
         self.moves = self.jumps = 0
         self.offset = self.given = self.done = NO_OFFSET
         self.last_epoch = self.given_epoch = self.done_epoch = NO_EPOCH  # of the batch before each of them
         self.target: int | None = None  # the time to go to, where the offset is not known
-        self.topic_id = NO_ID
+        self.topic_id = topic_id
+        self.is_assigned = topic_id != NO_ID  # that topic's and no other's of the name
         self.leader = NO_NODE
         self.leader_epoch = NO_EPOCH
         self.checked_epoch = NO_EPOCH  # of the leader that has agreed with this position
@@ -113,6 +117,10 @@ class Reading:
     @property
     def is_open(self) -> bool:
         return not self.is_paused and not self.is_withheld
+
+    def is_replaced_by(self, topic: TopicInfo | None) -> bool:
+        """Whether the topic that has the name now is another than the one that was assigned."""
+        return self.is_assigned and topic is not None and topic.id != self.topic_id
 
     def lead(self, leader: int, leader_epoch: int, topic_id: bytes) -> bool:
         """Who leads it now. Gives whether the topic is another one than before, under the same name."""

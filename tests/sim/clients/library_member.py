@@ -54,7 +54,7 @@ class LibraryMember(Polling):
             session_timeout_ms=terms.session_timeout_ms,
             heartbeat_interval_ms=int(terms.heartbeat_seconds * 1000),
             max_poll_interval_ms=terms.rebalance_timeout_ms,
-            fetch_max_wait_ms=max(taste.max_wait_ms, 1),
+            fetch_max_wait_ms=max(taste.max_wait_ms, 20),
             max_partition_fetch_bytes=taste.max_bytes,
             rack=taste.rack,
             on_assigned=self._assigned,

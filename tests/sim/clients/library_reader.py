@@ -20,7 +20,7 @@ class LibraryReader:
             bootstrap=[f"{host}:{port}" for host, port in program.bootstrap],
             client_id=program.name,
             isolation=cast("Any", isolation),
-            fetch_max_wait_ms=chance.choice([1, 200, 1000]),
+            fetch_max_wait_ms=chance.choice([20, 200, 1000]),
             max_partition_fetch_bytes=chance.choice([1000, 4096, 1 << 20]),
             rack=rack if chance.random() < 0.5 else "",
             machine=cast("Machine", program.machine),

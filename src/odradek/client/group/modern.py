@@ -5,7 +5,8 @@ Invariants
  2. After an answer that was lost everything is told again: subscription, time-out and what it has.
  3. Who is told that its epoch or its id is none any more has lost everything, and joins again with epoch 0.
  4. Heartbeats go on while partitions come and go, however long the program takes for that.
- 5. A static member says that it will come back, and keeps its share until its session ends.
+ 5. What is its is so by the id of its topic: of one that is made anew under the name nothing is, until it is told so.
+ 6. A static member says that it will come back, and keeps its share until its session ends.
 """
 
 import asyncio
@@ -49,7 +50,6 @@ class ModernMember(Member):
         self._is_unnamed = False
         self._reconciling: asyncio.Task[None] | None = None
         self._unreleased_s: float | None = None  # since when somebody else has the instance id
-        self._ids: dict[str, bytes] = {}  # of topics, by name
 
     # -- its life
 
@@ -143,10 +143,10 @@ class ModernMember(Member):
         if self.generation == JOIN_EPOCH:
             request.topic_partitions = []
         elif is_whole or is_confirming:
+            ids = self.holding.ids
             request.topic_partitions = [
-                kind.TopicPartitions(topic_id=self._ids[topic], partitions=[place.partition for place in places])
-                for topic, places in by_topic(self.holding.places).items()
-                if topic in self._ids
+                kind.TopicPartitions(topic_id=ids[places[0]], partitions=[place.partition for place in places])
+                for places in by_topic(ids).values()
             ]
         return request
 
@@ -182,16 +182,15 @@ class ModernMember(Member):
         if any(topic_id not in names for topic_id, _ in target):
             with suppress(KafkaError):
                 await self.cluster.refresh()
-        places = [TopicPartition(names[topic_id], index) for topic_id, index in target if topic_id in names]
-        self._ids |= {names[topic_id]: topic_id for topic_id, _ in target if topic_id in names}
-        self._is_unnamed = len(places) < len(target)
-        held = self.holding.places
-        gone = [place for place in held if place not in places]
-        added = [place for place in places if place not in held]
+        shares = {TopicPartition(names[topic_id], index): topic_id for topic_id, index in target if topic_id in names}
+        self._is_unnamed = len(shares) < len(target)
+        held = self.holding.ids
+        gone = [place for place, topic_id in held.items() if shares.get(place) != topic_id]
+        added = [place for place, topic_id in shares.items() if held.get(place) != topic_id]
         if gone:
             await self.holding.give_up(gone)
         if added:
-            await self.holding.take(added)
+            await self.holding.take(added, {place.topic: shares[place] for place in added})
         if self.target is target and not self._is_unnamed:
             self.target = None
         self._is_to_confirm = True
