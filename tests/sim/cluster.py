@@ -17,6 +17,7 @@ from odradek.core.controller.bootstrap import new_features
 from odradek.core.raft.voters import Voter, VoterSet
 from odradek.log.checkpoint import CLEAN_SHUTDOWN
 from odradek.log.disk import DiskFull
+from odradek.log.folder import METADATA_LOG
 from odradek.node.errors import StartFailed
 from odradek.node.format import format_folders, new_id
 from odradek.node.node import Node, serve
@@ -45,6 +46,7 @@ class SimNode:
         self.host = f"10.0.0.{number}"
         self.settings = dict(settings)
         self.folders = [f"{ROOT}{index}/node-{number}" for index in range(cluster.folders)]
+        self.metadata_folder = f"{self.config.metadata_log_dir}/{METADATA_LOG}"
         volumes = [folder.rsplit("/", 1)[0] for folder in self.folders]
         self.disks = SimDisks(volumes, lambda: BEGIN_MS + int(cluster.world.now_s * 1000))
         self.clock = WallClock()

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
+from odradek.core.metadata.topics import Topic
 from odradek.core.partition.follower import Action, Step
 from odradek.log.log import Log
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from tests.sim.cluster import SimCluster
+from tests.sim.mutants.replicas import positions_of_this_epoch
 from tests.sim.steady import Client, steady_cluster, tell
 from tests.sim.structural.findings import Violated
 from tests.sim.structure import Structure
@@ -45,6 +47,14 @@ class Stage:
         leader.isr = tuple(broker for broker in isr if broker not in without)
         leader._propose(isr)
         self.node.partitions.isr_reports.changed(self.partition)
+        self.cluster.world.run(self.cluster.world.now_s + 0.000_001)
+
+    def lead_again(self) -> None:
+        """As in metadata that tells nobody else who led in between."""
+        topic = self.node.image.topics[TOPIC]
+        state = topic.partitions[0]
+        epochs = {"leader_epoch": state.leader_epoch + 2, "partition_epoch": state.partition_epoch + 2}
+        self.node.partitions._take_role(Topic(TOPIC, topic.id, {0: msgspec.structs.replace(state, **epochs)}), 0)
         self.cluster.world.run(self.cluster.world.now_s + 0.000_001)
 
 
@@ -173,3 +183,14 @@ def test_a_change_is_proposed_again_when_its_answer_was_lost(stage: Stage) -> No
     stage.node.partitions.isr_reports.changed(stage.partition)
     stage.cluster.world.run(stage.cluster.world.now_s + ANSWERED_SECONDS)
     assert stage.structure.partitions.in_sync.proposals == 2
+
+
+def test_a_leader_may_lead_again_and_know_nothing_of_its_followers(stage: Stage) -> None:
+    stage.lead_again()
+    assert stage.structure.partitions.in_sync.beginnings == 1
+
+
+def test_what_is_known_of_followers_from_an_epoch_before_is_found(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions_of_this_epoch(monkeypatch)
+    with pytest.raises(Violated, match=r"node . begins leader epoch 2 of t-0, and knows that node . ends at"):
+        stage.lead_again()

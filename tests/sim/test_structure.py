@@ -28,7 +28,6 @@ from tests.sim.structural.files import check_files
 from tests.sim.structural.findings import Violated
 from tests.sim.structural.groups import check_groups
 from tests.sim.structural.logs import Batch, check_known
-from tests.sim.structural.synced import metadata_folder
 from tests.sim.structure import Structure, unsettled
 
 
@@ -358,7 +357,7 @@ def voter_that_never_fetched(broken: Broken) -> None:
     history, voters = leader.machine._quorum.history, leader.voters
     history._voters.rows = [(0, VoterSet(voters.voters[:2])), (leader.committed_offset - 1, voters)]
     added = broken.cluster.members[voters.voters[2].id]
-    names = added.disks.medium.folder(metadata_folder(added)).durable
+    names = added.disks.medium.folder(added.metadata_folder).durable
     for name in [name for name in names if name.endswith(".log")]:
         del names[name]
     broken.structure.quorum._synced_offset = broken.structure.quorum.committed.end_offset

@@ -47,6 +47,7 @@ SMALL_FILES: Final = frozenset(
     }
 )
 METADATA_SNAPSHOT: Final = ".checkpoint"
+WRITES: Final = ("append", "truncate", "sync")
 UNFINISHED: Final = (".tmp", ".part")  # what the two are called before
 
 
@@ -86,8 +87,10 @@ class DurableChecks:
         """What is wrong with an operation that is about to be done; nothing when it may be."""
         if is_small(path):
             return self._seen_small(member.disks.medium, kind, path)
+        if kind not in WRITES or not path.endswith(FileKind.LOG) or METADATA_LOG in path:
+            return ""
         name = parse_file_name(os.path.basename(path))
-        if name is None or name.kind is not FileKind.LOG or name.state is not FileState.CURRENT or METADATA_LOG in path:
+        if name is None:
             return ""
         key = (member.number, member.life, path)
         if kind == "truncate":

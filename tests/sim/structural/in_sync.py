@@ -9,6 +9,7 @@ Invariants that are checked
     leader's epoch. And it is not in it already: what was asked for is under way until its leader knows what became of it.
  4. Who is in the ISR, and alive, has all that was committed in this epoch and before. A broker that has come back without its
     tail is known by its broker epoch, and is out of the ISR when the leader hears of that.
+ 5. A leader begins an epoch with nothing known of its followers, also one that led before: others may have cut their logs.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.metadata.topics import Partition as State
+from odradek.core.metadata.topics import Topic
 from odradek.core.partition.leader import IsrChange
-from odradek.core.partition.replica import TopicIdPartition
+from odradek.core.partition.replica import UNKNOWN, TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from tests.sim.structural.findings import Violated, hold
@@ -67,6 +69,7 @@ class InSyncChecks:
         self.asked: dict[TopicIdPartition, IsrChange] = {}  # the last change of each that was proposed
         self.moves = 0
         self.proposals = 0
+        self.beginnings = 0
 
     def forgive(self, key: TopicIdPartition) -> None:
         self.forgiven[key] = None
@@ -84,22 +87,41 @@ class InSyncChecks:
             self._watch(cluster, node)
 
     def _watch(self, cluster: "SimCluster", node: Node) -> None:
-        partitions = node.partitions
+        partitions, reports = node.partitions, node.partitions.isr_reports
+        moved, changed, take_role = partitions.committed, reports.changed, partitions._take_role
+
+        def look(check: Callable[["SimCluster", Node, Partition], None], partition: Partition) -> None:
+            try:
+                if cluster.living.get(node.node_id) is node:
+                    check(cluster, node, partition)
+            except Violated as violated:  # within a step of the node, which must not see it
+                cluster.world.after(0, partial(hold, False, str(violated)))
 
         def watched(known: Told, check: Callable[["SimCluster", Node, Partition], None]) -> Told:
             def tell(partition: Partition) -> None:
                 known(partition)
-                try:
-                    if cluster.living.get(node.node_id) is node:
-                        check(cluster, node, partition)
-                except Violated as violated:  # within a step of the node, which must not see it
-                    cluster.world.after(0, partial(hold, False, str(violated)))
+                look(check, partition)
 
             return tell
 
-        partitions.committed = watched(partitions.committed, self.moved)  # type: ignore[method-assign, assignment]
-        reports = partitions.isr_reports
-        reports.changed = watched(reports.changed, self.proposed)  # type: ignore[method-assign, assignment]
+        def watched_role(topic: Topic, index: int) -> None:
+            before = partitions.by_name.get(topic.name, {}).get(index)
+            epoch = None if before is None else before.leader.epoch
+            take_role(topic, index)
+            led = partitions.by_name.get(topic.name, {}).get(index)
+            if led is not None and led.leader.epoch != epoch:
+                look(self.begun, led)
+
+        partitions.committed = watched(moved, self.moved)  # type: ignore[method-assign, assignment]
+        reports.changed = watched(changed, self.proposed)  # type: ignore[method-assign, assignment]
+        partitions._take_role = watched_role  # type: ignore[method-assign]
+
+    def begun(self, _: "SimCluster", node: Node, partition: Partition) -> None:
+        """A leader has begun an epoch, and nobody can have fetched in it."""
+        self.beginnings += 1
+        for broker_id, replica in partition.leader.replicas.items():
+            begins = f"node {node.node_id} begins leader epoch {partition.leader_epoch} of {partition}"
+            hold(replica.log_end == UNKNOWN, f"{begins}, and knows that node {broker_id} ends at {replica.log_end}")
 
     def moved(self, cluster: "SimCluster", node: Node, partition: Partition) -> None:
         """The high watermark of a leader has moved."""

@@ -24,7 +24,7 @@ from odradek.node.node import Node
 from odradek.wire.frames import CORRELATION, FIXED_PART, decode_request, decode_response, split_frames
 from odradek.wire.messages import FetchRequest, VoteRequest, VoteResponse
 from tests.sim.structural.findings import Violated, hold
-from tests.sim.structural.synced import metadata_folder, synced_election, synced_last
+from tests.sim.structural.synced import synced_election, synced_last
 from tests.sim.structural.voters import VoterChecks
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class PromiseChecks:
             hold(not is_loyal, f"{who} hears from a leader in epoch {state.epoch}, and grants a pre-vote to {candidate}")
             return
         self._check_vote(member, wanted.replica_epoch, wanted.replica_id)
-        last, theirs = synced_last(member.disks.medium, metadata_folder(member)), (wanted.last_offset_epoch, wanted.last_offset)
+        last, theirs = synced_last(member.disks.medium, member.metadata_folder), (wanted.last_offset_epoch, wanted.last_offset)
         hold(theirs >= last, f"{who} with a log up to {last} (epoch, offset) votes for {candidate} with one up to {theirs}")
 
     def _check_vote(self, member: "SimNode", epoch: int, candidate: int) -> None:
@@ -122,7 +122,7 @@ class PromiseChecks:
         hold(
             voted == candidate, f"node {member.number} votes for {voted} and for {candidate} in epoch {epoch}, as others are told"
         )
-        saved = synced_election(member.disks.medium, metadata_folder(member))
+        saved = synced_election(member.disks.medium, member.metadata_folder)
         is_saved = saved.epoch > epoch or (saved.epoch == epoch and candidate in (saved.voted_id, saved.leader_id))
         hold(is_saved, f"node {member.number} votes for {candidate} in epoch {epoch}, and has synced {saved}")
 

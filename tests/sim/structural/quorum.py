@@ -31,7 +31,7 @@ from tests.log.medium import Medium
 from tests.log.medium import Node as File
 from tests.sim.structural.findings import Violated, hold
 from tests.sim.structural.logs import Batch, Committed, check_log
-from tests.sim.structural.synced import metadata_folder, synced_last
+from tests.sim.structural.synced import synced_last
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
@@ -153,7 +153,7 @@ class QuorumChecks:
         ends = {}
         for number, _ in voters:
             member = cluster.members[number]
-            _, ends[number] = synced_last(member.disks.medium, metadata_folder(member))
+            _, ends[number] = synced_last(member.disks.medium, member.metadata_folder)
         having = [number for number, end in ends.items() if end >= known]
         hold(len(having) > len(voters) // 2, f"metadata is committed up to {known}, and synced up to {ends}")
         self._synced_offset = known
@@ -172,7 +172,7 @@ class QuorumChecks:
     def _check_snapshots(self, member: "SimNode") -> None:
         """Those on its disk, whether it is up or not: what has the name of a snapshot is one, and is synced."""
         try:
-            names = member.disks.medium.folder(metadata_folder(member)).names
+            names = member.disks.medium.folder(member.metadata_folder).names
         except FileNotFoundError:
             return  # a disk that was replaced, and has nothing on it yet
         for name, file in names.items():

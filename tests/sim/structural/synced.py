@@ -1,18 +1,13 @@
 """What a voter would know after a loss of power that leaves nothing but what was synced: its log, and its vote."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from odradek.core.raft.election import QUORUM_STATE, Election
 from odradek.core.raft.states import UNKNOWN
-from odradek.log.folder import METADATA_LOG
 from odradek.wire.batch import HEADER_SIZE, read_header
 from odradek.wire.errors import ProtocolError
 from tests.log.medium import Medium
 from tests.log.medium import Node as File
-
-if TYPE_CHECKING:
-    from tests.sim.cluster import SimNode
 
 
 def synced_last(medium: Medium, folder: str) -> tuple[int, int]:
@@ -37,7 +32,3 @@ def synced_election(medium: Medium, folder: str) -> Election:
     """What a voter would remember after a loss of power."""
     file = medium.folder(folder).durable.get(QUORUM_STATE)
     return Election.of(file.durable) if isinstance(file, File) and file.durable else Election()
-
-
-def metadata_folder(member: "SimNode") -> str:
-    return f"{member.config.metadata_log_dir}/{METADATA_LOG}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from odradek.core.raft.states import UNKNOWN, Leader
 from odradek.node.quorum import Quorum
 from tests.sim.structural.findings import hold
-from tests.sim.structural.synced import metadata_folder, synced_last
+from tests.sim.structural.synced import synced_last
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster
@@ -48,7 +48,7 @@ class VoterChecks:
         self.changes[leader.epoch, offset] = None
         for key in sorted(named - {voter.key for voter in before.voters}):
             added = self.cluster.members[key.id]
-            _, end = synced_last(added.disks.medium, metadata_folder(added))
+            _, end = synced_last(added.disks.medium, added.metadata_folder)
             hold(
                 end > leader.epoch_start,
                 f"node {number} makes node {key.id} a voter, whose metadata ends at {end}: epoch {leader.epoch} "
