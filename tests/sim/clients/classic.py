@@ -3,7 +3,7 @@
 Invariants
  1. Eager: everything is given up before it joins. Cooperative: it keeps what it has, gives up what it shall not have any more
     after SyncGroup, and then joins again.
- 2. Who is told that its generation or its id is none any more has lost everything.
+ 2. Who is told that its generation or its id is none any more has lost everything; so has who was not heard of in a generation.
  3. Who leads joins again when topics have got more partitions.
  4. It commits only while it is in a generation; not between JoinGroup and SyncGroup.
 """
@@ -145,7 +145,10 @@ class ClassicMember(Member):
             self.member_id = joined.member_id
             raise Lost("a member id came")
         self._judge(code)
-        self.member_id, self.generation = joined.member_id, joined.generation_id
+        self.member_id = joined.member_id
+        if self.owned and joined.generation_id > self.generation + 1:
+            self._judge(ErrorCode.ILLEGAL_GENERATION)
+        self.generation = joined.generation_id
         is_leader = joined.leader == joined.member_id
         self._shared_out = self._partitions() if is_leader else {}
         shares = await self._share_out(joined) if is_leader and joined.members and not joined.skip_assignment else {}

@@ -6,7 +6,9 @@ Invariants
  2. Who is told that its generation or its id is none any more has lost everything.
  3. Who leads joins again when the topics of the group have other partitions; who wants a pattern, when it matches others.
  4. There are no heartbeats and no commits between JoinGroup and the answer to SyncGroup.
- 5. A static member does not leave: it is expected back.
+ 5. Who was not heard of in a generation has lost everything too: others may have been given what it has. A coordinator keeps the
+    place of a static member that joins too late, and does not tell it; the number of the next generation does.
+ 6. A static member does not leave: it is expected back.
 """
 
 import asyncio
@@ -178,7 +180,10 @@ class ClassicMember(Member):
             self.member_id = joined.member_id
             joined = await self._send_join()
         self.judge(joined.error_code)
-        self.member_id, self.generation = joined.member_id, joined.generation_id
+        self.member_id = joined.member_id
+        if self.holding.places and joined.generation_id > self.generation + 1:
+            self.judge(ErrorCode.ILLEGAL_GENERATION)
+        self.generation = joined.generation_id
         shares: Shares = {}
         self._shared_out = None
         protocol = joined.protocol_name or self.assignors[0]
