@@ -11,7 +11,14 @@ from odradek.log.disk import RealDisk
 from odradek.node.errors import StartFailed
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse
-from tests.node.inside import connected, new_node, running
+from tests.node.disks import Gate, SlowDisk
+from tests.node.inside import connected, new_node, running, until
+
+
+class SlowlyReadDisk(SlowDisk):
+    def read(self, path: str) -> bytes:
+        self.gate.pass_through("read", path)
+        return super().read(path)
 
 
 def test_a_topic_that_was_deleted_before_its_logs_were_made(tmp_path: Path) -> None:
@@ -58,6 +65,44 @@ def test_a_log_of_another_topic_with_the_same_name_is_set_aside_at_the_start(tmp
 
     asyncio.run(first())
     write_partition_metadata(RealDisk(), str(tmp_path / "data" / "orders-0" / PARTITION_METADATA), UUID(int=7))
+    asyncio.run(second())
+
+
+def test_a_topic_that_is_deleted_while_a_start_looks_for_strays_leaves_no_log(tmp_path: Path) -> None:
+    """Its log was looked at and kept just before. The next topic with the name is not to begin with its records."""
+
+    async def first() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            await client.create("payments")
+            assert await client.produce("orders", b"old") == ErrorCode.NONE
+
+    async def second() -> None:
+        gate = Gate(lambda _, path: path.endswith(f"payments-0/{PARTITION_METADATA}"))
+        gate.close()
+        node = new_node(tmp_path, lambda: SlowlyReadDisk(gate))
+
+        async def delete() -> None:
+            try:
+                await until(lambda: gate.waiting == 1)
+                request = DeleteTopicsRequest(topic_names=["orders"], timeout_ms=10_000)
+                deleted = await node.controller.submit(lambda controller: controller.delete_topics(request))
+                assert not deleted.responses[0].error_code
+                await until(lambda: "orders" not in node.image.topics)
+            finally:
+                gate.open()
+
+        deleting = asyncio.create_task(delete())
+        async with running(node), connected(node) as client:
+            await deleting
+            (folder,) = node.partitions.folders
+            assert {name.topic for name in folder.logs} == {"payments"}
+            assert not (tmp_path / "data" / "orders-0").exists()
+            assert await client.create("orders") == ErrorCode.NONE
+            assert await client.produce("orders", b"new") == ErrorCode.NONE
+            assert await client.fetch("orders") == [b"new"]
+
+    asyncio.run(first())
     asyncio.run(second())
 
 

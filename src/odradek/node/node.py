@@ -297,10 +297,12 @@ class Node:
             raise
         await self.lifecycle.caught_up()
         assert self.session.may_take_roles(self.image.offset + 1)
+        offset, everything = self.image.offset, self.image.changes()  # of a topic that goes from now on, a delta tells
         await self.partitions.set_strays_aside()
         self.is_following = True
         self.reserve.watch(partial(self.partitions.reserve, self.reserve.folder))
-        self._follow_soon(self.image.changes())
+        self._follow_soon(everything, offset)
+        self._changed()
         await self.followed(None)
         lag_ms = self.config.integer("replica.lag.time.max.ms")
         self.timers.every(lag_ms // 2, self.partitions.tick)
@@ -358,9 +360,10 @@ class Node:
         elif self.last_change is None or self.last_change.done():
             self.followed_offset = self.image.offset
 
-    def _follow_soon(self, delta: Delta) -> None:
+    def _follow_soon(self, delta: Delta, offset: int | None = None) -> None:
+        """`offset` is what the delta leads to, where the image is ahead of it."""
         self.last_change = self.loop.create_future()
-        self.deltas.put_nowait((delta, self.last_change, self.image.offset))
+        self.deltas.put_nowait((delta, self.last_change, self.image.offset if offset is None else offset))
 
     async def _follow_all(self) -> None:
         while True:
