@@ -66,7 +66,9 @@ def test_what_a_leader_wrote_that_is_none_any_more_is_not_acknowledged_by_all(
         timers=SimpleNamespace(after=lambda *_: SimpleNamespace(cancel=lambda: None)),
     )
     answered: list[Context] = []
-    ctx = Context(cast("Any", node), cast("Any", SimpleNamespace(answered=answered.append)), VERSION, 7, "client")
+    ctx = Context(
+        cast("Any", node), cast("Any", SimpleNamespace(answered=answered.append, beginnings=None)), VERSION, 7, "client"
+    )
     data = ProduceRequest.PartitionProduceData(index=0, records=memoryview(sent(0)))
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
 

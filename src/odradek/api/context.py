@@ -15,6 +15,7 @@ Invariants
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from odradek.core.partition.beginnings import Beginnings
 from odradek.wire.errors import ProtocolError
 from odradek.wire.frames import encode_response
 from odradek.wire.message import Buffers, Message
@@ -45,6 +46,7 @@ class Connection(Protocol):
     software: tuple[str, str]  # name and version that the client gave in ApiVersions
     handlers: Mapping[int, Any]  # of what the listener serves, by key
     on_closed: Callable[[], None] | None  # called when it is closed, by whomever
+    beginnings: Beginnings | None  # once a batch that came on it was refused
 
     def answered(self, ctx: "Context") -> None:
         """An answer is there."""

@@ -14,6 +14,7 @@ must be read or compressed anew, or synced before the answer, or that is the fir
 and goes on in a coroutine. With acks=all the answer waits until all replicas in sync have the batches.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.api.acknowledgement import Acknowledgement, Uncommitted
@@ -22,6 +23,7 @@ from odradek.api.current_leader import endpoints, leader_and_epoch
 from odradek.api.services import Appended, Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.partition.admission import RefusedRecords
+from odradek.core.partition.beginnings import Beginnings, Place
 from odradek.wire.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -74,6 +76,7 @@ class Slow(NamedTuple):
     partition: Partition
     batch: bytearray
     header: BatchHeader
+    place: Place
 
 
 def handle(request: ProduceRequest, ctx: Context) -> Handled:
@@ -84,12 +87,15 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
     for topic in request.topic_data:
         answers: list[PartitionAnswer] = []
         for data in topic.partition_data:
+            place = (topic.name, topic.topic_id, data.index)
             try:
                 partition = find(topic, data.index, request, ctx)
                 records, header = whole_batch(data.records)
                 check_version(header, request, ctx)
             except (Refused, ProtocolError) as error:
-                answers.append(refused(data.index, error))
+                answers.append(answer := refused(data.index, error))
+                with suppress(ProtocolError):
+                    note_refused(place, whole_batch(data.records)[1], answer, ctx)
                 continue
             if (
                 partition.is_plain
@@ -98,15 +104,18 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
             ):
                 try:
                     partition.check_acks(request.acks)
+                    check_beginning(place, header, partition, ctx)
                     appended = partition.append(records, header, now_ms)
                     answers.append(answer := taken(partition, appended, now_ms))
                     if request.acks == ALL and appended.last_offset >= partition.high_watermark:
                         uncommitted.append(Uncommitted(answer, partition, appended.last_offset + 1))
                 except (Refused, ProtocolError) as error:
-                    answers.append(refused(data.index, error, partition))
+                    answers.append(answer := refused(data.index, error, partition))
+                    note_refused(place, header, answer, ctx)
             else:
                 answers.append(PartitionAnswer(index=data.index))
-                slow.append(Slow(answers, len(answers) - 1, partition, bytearray(records), header))  # the frame is used again
+                batch = bytearray(records)  # the frame is used again
+                slow.append(Slow(answers, len(answers) - 1, partition, batch, header, place))
         response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if slow:
         return append_slowly(slow, uncommitted, response, request, ctx)
@@ -162,6 +171,19 @@ def check_version(header: BatchHeader, request: ProduceRequest, ctx: Context) ->
         raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
 
 
+def check_beginning(place: Place, header: BatchHeader, partition: Partition, ctx: Context) -> None:
+    """Refuses a batch that is under way behind one with which its producer was to begin."""
+    beginnings = ctx.connection.beginnings
+    if beginnings is not None:
+        beginnings.check(place, header, is_known=partition.knows_producer(header.producer_id))
+
+
+def note_refused(place: Place, header: BatchHeader, answer: PartitionAnswer, ctx: Context) -> None:
+    if ctx.connection.beginnings is None:
+        ctx.connection.beginnings = Beginnings()
+    ctx.connection.beginnings.refused(place, header, answer.error_code)
+
+
 def is_first(partition: Partition, header: BatchHeader) -> bool:
     """Whether a batch begins its transaction in a partition, as far as is known."""
     return not partition.is_in_transaction(header.producer_id, header.producer_epoch)
@@ -182,9 +204,10 @@ async def append_slowly(
     """Fills in the answers that take longer."""
     verified = await verify(slow, request, ctx)
     for each in slow:
-        answers, position, partition, batch, _ = each
+        answers, position, partition, batch, header, place = each
         try:
             partition.check_acks(request.acks)
+            check_beginning(place, header, partition, ctx)
             verification = verified.get(partition)
             if isinstance(verification, Refused):
                 raise verification
@@ -194,6 +217,7 @@ async def append_slowly(
                 uncommitted.append(Uncommitted(answers[position], partition, appended.last_offset + 1))
         except (Refused, ProtocolError) as error:
             answers[position] = refused(partition.index, error, partition)
+            note_refused(place, header, answers[position], ctx)
     if uncommitted:
         acknowledge(uncommitted, response, request, ctx)
         return None

@@ -166,6 +166,10 @@ class Partition(Readable, Protocol):
         """Below it no replica that can be reached has anything; -1 while one of them has not fetched."""
         ...
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether anything of a producer is here, so that its sequences can be counted along."""
+        ...
+
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer has an open transaction here."""
         ...

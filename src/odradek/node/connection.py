@@ -25,6 +25,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from odradek.api.context import Context
+from odradek.core.partition.beginnings import Beginnings
 from odradek.log.disk import DiskFailed
 from odradek.log.segment import FileRange, Slice
 from odradek.node.machine import Machine
@@ -64,6 +65,7 @@ class Connection:
         "active_s",
         "answers_bytes",
         "api_versions",
+        "beginnings",
         "client_host",
         "client_id",
         "descriptor",
@@ -115,6 +117,7 @@ class Connection:
         self.answers_bytes = 0
         self.out: deque[Piece] = deque()
         self.on_closed: Callable[[], None] | None = None
+        self.beginnings: Beginnings | None = None
         self.running: Any = None  # the task of a request that those after it wait for
         self.is_reading = False
         self.is_sending = False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from odradek.api.context import Context
 from odradek.api.table import handlers
+from odradek.core.partition.beginnings import Beginnings
 from odradek.node.peers import Channel, Unreachable
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
@@ -42,6 +43,7 @@ class Here:
     api_versions: list[ApiVersionsResponse.ApiVersion] = []  # noqa: RUF012 - nobody asks
     software = ("odradek", "")
     on_closed: Callable[[], None] | None = None
+    beginnings: Beginnings | None = None
 
     def __init__(self) -> None:
         self.handlers: Mapping[int, Any] = handlers("controller")

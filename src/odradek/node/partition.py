@@ -159,6 +159,9 @@ class Partition(Readable):
         self.host.grew(self)
         return appended
 
+    def knows_producer(self, producer_id: int) -> bool:
+        return producer_id in self.log.producers.producers
+
     # -- transactions
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
