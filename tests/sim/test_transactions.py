@@ -78,3 +78,16 @@ def test_an_end_that_rot_in_any_segment_may_hide_is_not_missed() -> None:
     assert not has_marker(replica, (PRODUCER_ID, EPOCH + 1))
     replica.medium.node(closed.path(FileKind.LOG)).is_rotten = True
     assert has_marker(replica, (PRODUCER_ID, EPOCH + 1))
+
+
+def test_a_log_that_is_stable_past_an_open_transaction_is_found_unless_rot_may_hide_the_end() -> None:
+    cluster = steady_cluster()
+    replica = newest_leaders(cluster)["t", 0]
+    committed = replica.log.high_watermark
+    history = History(next_offset=committed, open={PRODUCER_ID: committed - 2})
+    checks = TransactionChecks()
+    checks.histories[replica.key] = history
+    with pytest.raises(Violated, match=f"is stable up to {committed} on .*, and open from {committed - 2} on"):
+        checks.check(cluster)
+    history.next_offset = committed - 1
+    checks.check(cluster)

@@ -184,10 +184,12 @@ class TransactionChecks:
                 self._check_open(replica, place, first_offset, producer_id, leaders)
 
     def _first_open(self, replica: Replica) -> int | None:
-        log = replica.log
-        opened = self.histories[replica.key].open if replica.key in self.histories else {}
+        log, history = replica.log, self.histories.get(replica.key, History())
+        opened = history.open
         if not opened or log.last_stable_offset <= min(opened.values()):
             return min(opened.values(), default=None)
+        if history.next_offset < log.high_watermark:  # rot in its segment hides what it has committed last
+            return None
         seen = max(self.opened[log], self.committed_to(replica.key))
         ended = {
             header.producer_id for _, _, header in log.batches(log.high_watermark, min(seen, log.end_offset)) if header.is_control
