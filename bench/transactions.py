@@ -197,7 +197,10 @@ def transactions(server: Server, records: int, count: int, seconds: float, pause
         name = f"{count / pause_s:.0f} transactions/s of {what}"
         return [*delays(f"{name}, commit", commits_s), *delays(f"{name}, whole", whole_s)]
     name = f"transactions of {what}, {count} producer{'s' * (count > 1)}"
-    return [Figure(name, len(commits_s) / elapsed, "/s", cpu / len(commits_s) * 1e6, "us CPU each")]
+    return [
+        Figure(name, len(commits_s) / elapsed, "/s", cpu / len(commits_s) * 1e6, "us CPU each"),
+        *delays(f"{name}, commit", commits_s),
+    ]
 
 
 def delays(name: str, found_s: list[float]) -> list[Figure]:

@@ -33,8 +33,8 @@ def told(checks: TransactionChecks, state: State, version: int) -> None:
     checks._changed("id", None, transaction)
 
 
-def ended(checks: TransactionChecks, *markers: Batch) -> None:
-    history = History()
+def ended(checks: TransactionChecks, *markers: Batch, start: int = 0) -> None:
+    history = History(start=start)
     for each in markers:
         checks._ended("t-0", history, each)
 
@@ -66,6 +66,16 @@ def test_another_coordinator_may_write_an_end_again() -> None:
     told(checks, State.PREPARE_COMMIT, version=2)
     ended(checks, marker(0), marker(1, coordinator_epoch=2))
     checks._check_repeated()
+
+
+def test_a_replica_that_begins_behind_an_end_may_have_it_written_again() -> None:
+    checks = TransactionChecks()
+    told(checks, State.PREPARE_COMMIT, version=2)
+    ended(checks, marker(3), marker(9), start=4)
+    checks._check_repeated()
+    ended(checks, marker(13), marker(19), start=13)
+    with pytest.raises(Violated, match="again at 19"):
+        checks._check_repeated()
 
 
 def test_an_end_that_rot_in_any_segment_may_hide_is_not_missed() -> None:

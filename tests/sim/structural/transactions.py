@@ -4,7 +4,8 @@ Invariants that are checked
  1. A coordinator is what its partition of __transaction_state says.
  2. Of a transactional id the epochs never go back while it has one producer id, a transaction is complete in the way that was
     decided, and only when each of its partitions has its marker.
- 3. A log has nothing of an epoch that had ended there, and an end of version 2 once from each coordinator.
+ 3. A log has nothing of an epoch that had ended there, and an end of version 2 once from each coordinator; again only where a
+    replica begins behind the first, and so does not know of it.
  4. A transaction that is open in a log is open at its coordinator, with that partition.
  5. No log is stable past the first transaction that is open in it. One whose end was there when the log was opened, and is not
     committed, may be read already, as in Kafka: the end is decided, and comes again where it is lost. So may one whose end was
@@ -15,7 +16,7 @@ Invariants that are checked
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -48,10 +49,20 @@ class History(msgspec.Struct):
     """What is committed in one partition, as far as transactions go. A hole, which rot leaves, shows nothing."""
 
     next_offset: int = 0
+    start: int = 0  # of the replica that begins last
     open: dict[int, int] = {}  # by producer id: the first offset
     epochs: dict[int, int] = {}  # of the last marker of a producer
     markers: dict[Ended, int] = {}  # and the offset of each
     last: dict[int, tuple[int, int]] = {}  # of producers without data since: epoch and coordinator epoch of the marker
+
+
+class Repeated(NamedTuple):
+    """An end that came twice."""
+
+    ended: Ended
+    history: History
+    first_offset: int
+    what: str
 
 
 class TransactionChecks:
@@ -66,7 +77,7 @@ class TransactionChecks:
         self.places: dict[str, int] = {}  # of transactional ids: the partition of __transaction_state
         self.next_offsets: dict[int, int] = {}  # of partitions of __transaction_state
         self.versions: dict[Ended, int] = {}  # in which the end of a transaction was decided
-        self.repeated: list[tuple[Ended, str]] = []  # ends that came twice, of which the version is not known yet
+        self.repeated: list[Repeated] = []  # of which the version is not known yet
         self.completed: list[tuple[str, Transaction]] = []  # as they were decided, whose markers were not looked for yet
         self.opened: weakref.WeakKeyDictionary[Log, int] = weakref.WeakKeyDictionary()  # where logs ended when first seen
         self.transactions_seen = self.markers_seen = 0
@@ -87,6 +98,7 @@ class TransactionChecks:
                 self._state_written(int(index), batch)
             return
         history = self.histories.setdefault(replica.key, History())
+        history.start = max(history.start, replica.log.start_offset)
         for batch in batches:
             header = batch.header
             if header.base_offset < history.next_offset:
@@ -156,7 +168,7 @@ class TransactionChecks:
         self.markers_seen += 1
         if history.last.get(producer_id) == (epoch, coordinator_epoch):
             what = f"{name} has the end of a transaction of producer {producer_id}, epoch {epoch}, again at {header.base_offset}"
-            self.repeated.append(((producer_id, epoch), what))
+            self.repeated.append(Repeated((producer_id, epoch), history, history.markers[producer_id, epoch], what))
         history.open.pop(producer_id, None)
         history.last[producer_id] = (epoch, coordinator_epoch)
         history.epochs[producer_id] = epoch
@@ -198,9 +210,10 @@ class TransactionChecks:
 
     def _check_repeated(self) -> None:
         """Before version 2 a producer ends all of its transactions with one epoch, and some may have nothing here."""
-        for ended, what in self.repeated:
-            hold(self.versions.get(ended, 0) < EPOCH_BUMPED_SINCE, what)
-        self.repeated = [each for each in self.repeated if each[0] not in self.versions]
+        for each in self.repeated:
+            may_be = self.versions.get(each.ended, 0) < EPOCH_BUMPED_SINCE or each.first_offset < each.history.start
+            hold(may_be, each.what)
+        self.repeated = [each for each in self.repeated if each.ended not in self.versions]
 
     def _check_complete(self, name: str, decided: Transaction, place: TopicIndex, replica: Replica | None) -> None:
         """By then the marker is committed: whoever leads the partition has it. Where the topic was made anew, nobody can tell
