@@ -217,7 +217,8 @@ class Telling:
             return
         _, end = self.ends.get(event.id, (NEVER, None))
         if isinstance(end, history.SendEnded) and end.ids:
-            topics = [self.topics[event.topic][topic_id].topic for topic_id in dict.fromkeys(end.ids)]
+            ids = [*dict.fromkeys(reversed(end.ids))][::-1]  # each where it was spoken of last
+            topics = [self.topics[event.topic][topic_id].topic for topic_id in ids]
         else:
             topics = self._by_name(event.topic, self._end_of(event.id))
         is_sure = len(topics) == 1 or (isinstance(end, history.SendEnded) and bool(end.ids))

@@ -60,6 +60,14 @@ RIGHT = {
         p told a > 0 id=x,y attempts=2
         f final a@0 id=y
     """,
+    "an attempt that was answered by one, after others by the other": """
+        a create t > ok id=x
+        p send a > 0 id=x
+        a delete t > ok id=x
+        a create t > ok id=y
+        p send b > 0 id=y,x,y attempts=3
+        f final b@0 id=y
+    """,
     "a creation that nobody answered is the one that is there": """
         a create t > ok id=x
         p send a > 0 id=x

@@ -13,6 +13,7 @@ from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ErrorCode
+from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 from tests.checker.check import check
 from tests.checker.history import CommitEnded, FinalRead, History, Polled
@@ -22,7 +23,7 @@ from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
-from tests.sim.clients.fetcher import Fetcher, Taste
+from tests.sim.clients.fetcher import FETCH_WITH_IDS, Fetcher, Taste
 from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
@@ -230,6 +231,20 @@ def test_a_reader_asks_the_leader_when_a_follower_says_that_their_logs_part() ->
             assert (position.offset, position.last_epoch, position.replica) == (offset, last_epoch, -1)
 
     asyncio.run(main())
+
+
+def test_who_reads_by_names_does_not_forget_a_partition_for_the_id_that_its_topic_had() -> None:
+    async def run() -> None:
+        program = Program("reader", Machine(), [], History(), random.Random(0))
+        fetcher, place = Fetcher(program, View(program), Taste()), Place("orders", 0)
+        asked = []
+        for topic_id in (b"a" * 16, b"b" * 16):
+            fetcher.begin(place, 0, topic_id=topic_id)
+            asked.append([*fetcher._partitions(fetcher.positions, FETCH_WITH_IDS - 1)])
+        assert asked[0] == asked[1] == [("orders", NIL_UUID, 0)]
+        assert [*fetcher._partitions(fetcher.positions, FETCH_WITH_IDS)] == [("", b"b" * 16, 0)]
+
+    asyncio.run(run())
 
 
 def test_an_answer_is_for_the_topics_that_were_asked_for_though_they_are_forgotten_since(tmp_path: Path) -> None:

@@ -217,8 +217,8 @@ class Fetcher:
             if position.topic_id == NIL_UUID:
                 position.topic_id = self.view.topic_id(place.topic)
             sends_last = self.taste.sends_last_epoch and version >= FETCH_WITH_DIVERGENCE
-            name = place.topic if version < FETCH_WITH_IDS else ""
-            found[name, position.topic_id, place.index] = FetchRequest.FetchPartition(
+            name, topic_id = ("", position.topic_id) if version >= FETCH_WITH_IDS else (place.topic, NIL_UUID)
+            found[name, topic_id, place.index] = FetchRequest.FetchPartition(
                 partition=place.index,
                 current_leader_epoch=led.epoch if led else -1,
                 fetch_offset=position.offset,
