@@ -312,6 +312,60 @@ def test_a_member_gives_up_what_it_had_of_a_topic_that_was_made_anew() -> None:
     asyncio.run(main())
 
 
+class Topics:
+    """What a broker tells of topics to whoever asks for them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **partitions: int) -> None:
+        self.partitions = partitions
+
+        async def tell(_view: View, request: MetadataRequest) -> MetadataResponse:
+            return MetadataResponse(topics=[self._told(each.name or "") for each in request.topics or []])
+
+        monkeypatch.setattr(View, "_ask_any", tell)
+
+    def _told(self, name: str) -> MetadataResponse.MetadataResponseTopic:
+        kind = MetadataResponse.MetadataResponsePartition
+        parts = [kind(partition_index=index) for index in range(self.partitions.get(name, 0))]
+        code = ErrorCode.NONE if parts else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponse.MetadataResponseTopic(error_code=code, name=name, partitions=parts)
+
+
+def leader(*topics: str) -> ClassicMember:
+    """Of a group that it has shared out, when there was one partition of the first topic."""
+    program = Program("member", Machine(), [], History(), random.Random(0))
+    member = ClassicMember(program, Taste(), Terms("group", topics))
+    member.must_join, member._shared_out = False, {topics[0]: 1}
+    return member
+
+
+def test_who_leads_shares_out_anew_when_a_topic_that_was_gone_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        told = Topics(monkeypatch, kept=1)
+        member = leader("kept", "orders")
+        await member.view.refresh(member.terms.topics)
+        member._look_for_partitions()
+        assert not member.must_join
+        told.partitions["orders"] = 2
+        await member.view.refresh(["kept"])  # as whoever reads it does
+        member._look_for_partitions()
+        assert member.must_join
+
+    asyncio.run(main())
+
+
+def test_who_leads_and_has_nothing_to_read_hears_of_new_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        Topics(monkeypatch, orders=2)
+        member = leader("orders")
+        reading = asyncio.create_task(member._read())
+        await until(lambda: member.view.refreshed > 0)
+        reading.cancel()
+        member._look_for_partitions()
+        assert member.must_join
+
+    asyncio.run(main())
+
+
 def test_a_producer_waits_for_what_is_under_way_before_it_writes_to_a_topic_that_was_made_anew() -> None:
     async def main() -> None:
         lane = Lane(Program("writer", Machine(), [], History(), random.Random(0)), Place("orders", 0), 5, is_idempotent=True)

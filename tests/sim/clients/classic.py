@@ -4,7 +4,7 @@ Invariants
  1. Eager: everything is given up before it joins. Cooperative: it keeps what it has, gives up what it shall not have any more
     after SyncGroup, and then joins again.
  2. Who is told that its generation or its id is none any more has lost everything; so has who was not heard of in a generation.
- 3. Who leads joins again when topics have got more partitions.
+ 3. Who leads joins again when topics have got more partitions, are gone, or are there again.
  4. It commits only while it is in a generation; not between JoinGroup and SyncGroup.
 """
 
@@ -224,7 +224,7 @@ class ClassicMember(Member):
         return {topic: len(known[topic].partitions) for topic in self.terms.topics if topic in known}
 
     def _look_for_partitions(self) -> None:
-        """Who leads shares out anew when there are more of them."""
+        """Who leads shares out anew when there are others."""
         if self._shared_out and self._shared_out != self._partitions():
             self.must_join = True
 

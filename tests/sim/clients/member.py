@@ -151,6 +151,7 @@ class Member(ABC):
         while not self.is_fenced:
             await self.awake()
             if not self.fetcher.positions:
+                await self._look_again()
                 await asyncio.sleep(IDLE_SECONDS)
                 continue
             if self.processor is not None:
@@ -163,6 +164,12 @@ class Member(ABC):
                 committed_s = self.program.loop.time()
             if not count:
                 await asyncio.sleep(IDLE_SECONDS)
+
+    async def _look_again(self) -> None:
+        """Who reads nothing hears of topics by this alone, and may lead."""
+        if self.view.is_stale:
+            with suppress(Lost):
+                await self.view.refresh(self.terms.topics)
 
     def _note_read(self) -> None:
         for place, position in self.fetcher.positions.items():

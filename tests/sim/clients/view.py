@@ -3,7 +3,8 @@
 Invariants
  1. Of a partition the leader of the highest epoch is known; metadata that is older changes nothing, unless the topic is another.
  2. There is one connection to a node for each purpose: a request that waits there holds up nothing of another purpose.
- 3. Nothing is tried again here but the question for metadata, which any broker can answer: who asks knows what may be repeated.
+ 3. A topic that was asked for once is always asked for from then on, also when it is not there: it may be made, or made anew.
+ 4. Nothing is tried again here but the question for metadata, which any broker can answer: who asks knows what may be repeated.
 """
 
 import asyncio
@@ -55,6 +56,7 @@ class View:
         self.topics: dict[str, Topic] = {}
         self.coordinators: dict[str, int] = {}
         self.refreshed = 0  # how often
+        self._wanted: set[str] = set()  # topics that were asked for
         self._refreshed_s = -STALE_SECONDS
         self._refreshing = asyncio.Lock()
         self._connections: dict[tuple[int, str], Connection] = {}
@@ -95,15 +97,19 @@ class View:
     async def refresh(self, topics: Iterable[str] | None = None) -> None:
         """Asks any broker once; Lost when none of them answers. Whoever waits for a refresh under way has it for its own."""
         before = self.refreshed
+        self._wanted.update(topics or ())
         async with self._refreshing:
             if self.refreshed != before:
                 return
-            wanted = sorted({*self.topics, *(topics or ())})
             kind = MetadataRequest.MetadataRequestTopic
-            request = MetadataRequest(topics=[kind(name=name) for name in wanted], allow_auto_topic_creation=False)
+            request = MetadataRequest(topics=[kind(name=name) for name in sorted(self._wanted)], allow_auto_topic_creation=False)
             self._take(await self._ask_any(request))
             self.refreshed += 1
             self._refreshed_s = self.program.loop.time()
+
+    @property
+    def is_stale(self) -> bool:
+        return self.program.loop.time() - self._refreshed_s > STALE_SECONDS
 
     async def _ask_any(self, request: MetadataRequest) -> MetadataResponse:
         known = sorted(self.brokers)
@@ -172,8 +178,7 @@ class View:
 
     async def led(self, place: Place) -> Led:
         """Who leads a partition, as far as is known. Lost when nobody is."""
-        is_stale = self.program.loop.time() - self._refreshed_s > STALE_SECONDS
-        if is_stale or self.known(place) is None:
+        if self.is_stale or self.known(place) is None:
             await self.refresh([place.topic])
         found = self.known(place)
         if found is None or found.leader not in self.brokers:
