@@ -49,7 +49,7 @@ class ClassicMember(Member):
         self.is_cooperative = terms.protocol == COOPERATIVE
         self.must_join = True
         self._is_joining = False
-        self._shared_out: dict[str, int] = {}  # partitions by topic, as this member has shared them out; none: it does not lead
+        self._shared_out: dict[str, int] | None = None  # partitions by topic, as this member has shared them out, if it leads
         oldest = SUBSCRIPTION_WITH_OWNED if self.is_cooperative else 0
         self.subscription_version = program.chance.randint(oldest, SUBSCRIPTION_NEWEST)
 
@@ -81,7 +81,7 @@ class ClassicMember(Member):
     def _fall_out(self, code: ErrorCode) -> None:
         """It is no member any more, or not of this generation."""
         self.is_fenced |= code == ErrorCode.FENCED_INSTANCE_ID
-        self._shared_out = {}
+        self._shared_out = None
         self.lose()
         self.generation = -1
         self.must_join = True
@@ -150,7 +150,7 @@ class ClassicMember(Member):
             self._judge(ErrorCode.ILLEGAL_GENERATION)
         self.generation = joined.generation_id
         is_leader = joined.leader == joined.member_id
-        self._shared_out = self._partitions() if is_leader else {}
+        self._shared_out = self._partitions() if is_leader else None
         shares = await self._share_out(joined) if is_leader and joined.members and not joined.skip_assignment else {}
         kind = SyncGroupRequest
         assignments = [
@@ -225,7 +225,7 @@ class ClassicMember(Member):
 
     def _look_for_partitions(self) -> None:
         """Who leads shares out anew when there are others."""
-        if self._shared_out and self._shared_out != self._partitions():
+        if self._shared_out is not None and self._shared_out != self._partitions():
             self.must_join = True
 
     def _encode(self, share: list[Place]) -> bytes:
