@@ -18,7 +18,7 @@ from odradek.log.log import Log
 from odradek.log.names import TopicPartition
 from odradek.wire.control import ControlType, read_control_type
 from odradek.wire.log_records import decode_consumer_protocol, decode_coordinator_record, encode_coordinator_record
-from odradek.wire.message import Message
+from odradek.wire.message import NIL_UUID, Message
 from odradek.wire.messages import (
     ConsumerProtocolAssignment,
     DeleteGroupsRequest,
@@ -26,6 +26,7 @@ from odradek.wire.messages import (
     DescribeGroupsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    TopicRecord,
 )
 from odradek.wire.records import Record, build, records
 from tests.clients.waiting import until
@@ -62,7 +63,16 @@ class LogHost(Host):
         self.kafka_log = log
         self.coordinator = GroupCoordinator(self.config, self.new_id, log.end_offset, self.image)
         replay(log, self.coordinator)
+        self._know_topics()
         self.do(self.coordinator.loaded(self.now))
+
+    def _know_topics(self) -> None:
+        """Those that have offsets, as the metadata of Kafka's folder has them."""
+        for topics in self.coordinator.shard.offsets.by_group.values():
+            for name, partitions in topics.items():
+                ids = {value.topic_id for value in partitions.values()} - {NIL_UUID}
+                if ids and name not in self.image.topics:
+                    self.image.replay(TopicRecord(name=name, topic_id=ids.pop()))
 
     def _write(self, write: Write) -> None:
         rows = []

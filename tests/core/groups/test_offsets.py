@@ -198,7 +198,8 @@ def test_deleting_needs_a_group(host: Host, clients: Clients) -> None:
     assert delete(Clients(host, "")).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_an_offset_of_an_earlier_topic_of_the_name_is_not_shown(clients: Clients) -> None:
+def test_an_offset_of_an_earlier_topic_of_the_name_is_not_shown(host: Host, clients: Clients) -> None:
+    host.image.replay(TopicRecord(name="t", topic_id=OLD_ID))
     clients.commit({0: 1}, topic_id=OLD_ID)
     clients.commit({1: 2})
     assert clients.fetch([0, 1], topic_id=NEW_ID) == {("t", 0): -1, ("t", 1): 2}
@@ -206,6 +207,7 @@ def test_an_offset_of_an_earlier_topic_of_the_name_is_not_shown(clients: Clients
 
 
 def test_the_offsets_of_a_deleted_topic_go_with_it(host: Host, clients: Clients) -> None:
+    host.image.replay(TopicRecord(name="t", topic_id=NEW_ID))
     clients.commit({0: 1}, topic_id=OLD_ID)
     clients.commit({1: 2}, topic_id=NEW_ID)
     clients.commit({2: 3})
@@ -219,6 +221,14 @@ def test_offsets_of_an_earlier_topic_are_not_those_of_the_one_that_has_its_name(
     clients.commit({0: 1}, topic_id=OLD_ID)
     clients.commit({1: 2}, topic_id=NEW_ID)
     host.image.replay(TopicRecord(name="t", topic_id=NEW_ID))
+    assert clients.fetch([0, 1]) == {("t", 0): -1, ("t", 1): 2}
+    assert clients.fetch(None) == {("t", 1): 2}
+
+
+def test_offsets_of_a_topic_that_is_gone_are_not_shown_by_its_name(clients: Clients) -> None:
+    """Also by a coordinator that was loaded after the deletion, and never heard of it."""
+    clients.commit({0: 1}, topic_id=OLD_ID)
+    clients.commit({1: 2})
     assert clients.fetch([0, 1]) == {("t", 0): -1, ("t", 1): 2}
     assert clients.fetch(None) == {("t", 1): 2}
 
@@ -237,6 +247,7 @@ def end(host: Host, producer_id: int, is_commit: bool) -> None:
 
 @pytest.mark.parametrize("before", [OLD_ID, NIL_UUID])
 def test_an_open_transaction_keeps_its_offset_of_a_topic_that_was_made_again(host: Host, clients: Clients, before: bytes) -> None:
+    host.image.replay(TopicRecord(name="t", topic_id=NEW_ID))
     clients.commit({0: 1}, topic_id=before)
     in_transaction(host, 77, "g", 0, 5, NEW_ID)
     in_transaction(host, 78, "g", 1, 6, before)
@@ -249,6 +260,7 @@ def test_an_open_transaction_keeps_its_offset_of_a_topic_that_was_made_again(hos
 def test_an_offset_of_a_topic_that_was_made_again_outlives_an_older_one_in_an_open_transaction(
     host: Host, clients: Clients
 ) -> None:
+    host.image.replay(TopicRecord(name="t", topic_id=NEW_ID))
     in_transaction(host, 77, "g", 0, 5, OLD_ID)
     in_transaction(host, NO_PRODUCER_ID, "g", 0, 1, NEW_ID)
     host.step(TopicsDeleted({"t": OLD_ID}))

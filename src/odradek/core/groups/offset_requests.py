@@ -214,11 +214,11 @@ def unknown_offset(partition: int, error: ErrorCode) -> FetchedPartition:
 
 
 def is_of_other_topic(shard: Shard, place: Place, value: CommittedOffset, topic_id: bytes) -> bool:
-    """It was committed for an earlier topic of the same name. Who asks by the name means the one that has it now: that the other
-    was deleted, a coordinator may hear later than its node, whose disk is slow."""
-    if topic_id == NIL_UUID and place.topic in shard.image.topics:
-        topic_id = shard.image.topics[place.topic].id
-    return NIL_UUID not in (value.topic_id, topic_id) and value.topic_id != topic_id
+    """It was committed for an earlier topic of the same name. Who asks by the name means the one that has it now, if any: that the
+    other was deleted, a coordinator may hear later than its node, whose disk is slow, and never if it was loaded since."""
+    if topic_id == NIL_UUID and (named := shard.image.topics.get(place.topic)) is not None:
+        topic_id = named.id
+    return value.topic_id not in (NIL_UUID, topic_id)
 
 
 def delete_offsets(shard: Shard, request: Request, message: OffsetDeleteRequest, turn: Turn) -> None:
