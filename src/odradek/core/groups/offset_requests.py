@@ -214,8 +214,8 @@ def unknown_offset(partition: int, error: ErrorCode) -> FetchedPartition:
 
 
 def is_of_other_topic(shard: Shard, place: Place, value: CommittedOffset, topic_id: bytes) -> bool:
-    """It was committed for an earlier topic of the same name. Who asks by the name means the one that has it now, if any: that the
-    other was deleted, a coordinator may hear later than its node, whose disk is slow, and never if it was loaded since."""
+    """It was committed for an earlier topic of the same name. Who asks by the name means the one that has it now, if any: of the
+    deletion of the other a coordinator may hear later than its node, whose disk is slow, and never if it was loaded since."""
     if topic_id == NIL_UUID and (named := shard.image.topics.get(place.topic)) is not None:
         topic_id = named.id
     return value.topic_id not in (NIL_UUID, topic_id)
