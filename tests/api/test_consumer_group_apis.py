@@ -10,13 +10,11 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import ConsumerGroupDescribeRequest
 from tests.api.test_group_apis import TOPIC_ID, Node
 from tests.core.groups.consumers import join_request, partitions_of
-from tests.core.groups.host import Host
 
 
 @pytest.fixture
 def node() -> Node:
     made = Node()
-    made.groups.host = Host(image=made.image)
     made.image.features[GROUP_VERSION] = 1
     return made
 
