@@ -247,6 +247,28 @@ def test_who_reads_by_names_does_not_forget_a_partition_for_the_id_that_its_topi
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("follows_names", "offset"), [(True, 7), (False, -1)])
+def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_anew_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, follows_names: bool, offset: int
+) -> None:
+    async def main() -> None:
+        program = Program("reader", Machine(), [], History(), random.Random(0))
+        fetcher, place = Fetcher(program, View(program), Taste()), Place("orders", 0)
+        fetcher.follows_names = follows_names
+        fetcher.view.topics["orders"] = Topic(b"a" * 16, {})
+        fetcher.begin(place, topic_id=b"a" * 16)
+
+        async def reset(_: Place) -> int:
+            fetcher.view.topics["orders"] = Topic(b"b" * 16, {})
+            return 7
+
+        monkeypatch.setattr(fetcher, "_reset_offset", reset)
+        assert await fetcher._ready(place, fetcher.positions[place]) is None
+        assert fetcher.positions[place].offset == offset
+
+    asyncio.run(main())
+
+
 def test_an_answer_is_for_the_topics_that_were_asked_for_though_they_are_forgotten_since(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:

@@ -153,7 +153,8 @@ class Fetcher:
             return None
         if position.offset == UNKNOWN or is_another:
             offset = await self._reset_offset(place)
-            if self.positions.get(place) is position:
+            may_follow = self.follows_names or not self._is_another(place, position)  # it may have been made anew meanwhile
+            if self.positions.get(place) is position and may_follow:
                 position.topic_id = self.view.topic_id(place.topic)
                 self.seek(place, offset)
             return None
