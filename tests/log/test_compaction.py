@@ -10,6 +10,7 @@ import pytest
 from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.disk import RealDisk
 from odradek.log.lookup import aborted_between
+from odradek.log.names import FileKind
 from odradek.wire.batch import _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
@@ -419,6 +420,19 @@ def test_they_do_not_when_the_indexes_would_be_too_large() -> None:
     before = of.log.bases[:]
     of.compact()
     assert of.log.bases[: len(before)] == before
+
+
+@pytest.mark.parametrize("kind", [FileKind.INDEX, FileKind.TIME_INDEX])
+def test_a_rotten_index_keeps_no_segment_from_being_compacted(kind: FileKind) -> None:
+    of = Compacted()
+    for number in range(6):
+        of.write((b"key %d" % (number % 2), b"value"))
+        of.settle()
+    of.disk.open(of.log.segments[3].path(kind)).append([b"?"])
+    of.restart()
+    of.compact()
+    assert [offset for offset, *_ in of.rows()] == [4, 5]
+    check_indexes(of.log)
 
 
 def test_they_do_not_when_the_offsets_are_too_far_apart() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from odradek.log.config import LogConfig
 from odradek.log.log import Appended, Log, Origin
@@ -188,6 +189,22 @@ def test_a_flipped_bit_in_an_index_changes_no_answer(name: str, clean: bool) -> 
     for number in range(8 * len(sim(SOUND).read(f"{FOLDER}/{name}"))):
         disk = with_changed_file(name, lambda content, n=number: content.__setitem__(n // 8, content[n // 8] ^ 1 << n % 8))  # type: ignore[misc]
         assert answers(opened(disk, SOUND.config, clean=clean, recovery_point=12)) == EXPECTED, f"bit {number} of {name}"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("name", INDEXES[2:])  # of the segment that is appended to
+def test_a_flipped_bit_in_an_index_keeps_nothing_from_being_appended(name: str, clean: bool) -> None:
+    def grown(disk: SimDisk) -> list[object]:
+        log = opened(disk, replace(SOUND.config, segment_bytes=9 * SIZE), clean=clean, recovery_point=12)
+        for number in range(12, 15):
+            add(log, batch(at=NOW_MS + number * 10, value=b"value %02d" % number), now_ms=NOW_MS)
+        assert log.bases == SOUND.bases
+        return answers(log)
+
+    expected = grown(sim(SOUND).crash("strict"))
+    for number in range(8 * len(sim(SOUND).read(f"{FOLDER}/{name}"))):
+        disk = with_changed_file(name, lambda content, n=number: content.__setitem__(n // 8, content[n // 8] ^ 1 << n % 8))  # type: ignore[misc]
+        assert grown(disk) == expected, f"bit {number} of {name}"
 
 
 @pytest.mark.parametrize("clean", [True, False])

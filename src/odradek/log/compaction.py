@@ -26,7 +26,7 @@ import msgspec
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull
-from odradek.log.index import RELATIVE_OFFSET_MAX
+from odradek.log.index import RELATIVE_OFFSET_MAX, CorruptIndex, Index
 from odradek.log.names import FileState
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import AbortedTransaction
@@ -211,8 +211,8 @@ def grouped(segments: list[Segment], job: Job) -> Iterator[list[Segment]]:
         together = [*group, segment]
         if group and (
             sum(part.size for part in together) > job.config.segment_bytes
-            or sum(len(part.index) for part in together) > segment.index.entries_max
-            or sum(len(part.time_index) for part in together) > segment.time_index.entries_max - 1
+            or sum(entries(part.index) for part in together) > segment.index.entries_max
+            or sum(entries(part.time_index) for part in together) > segment.time_index.entries_max - 1
             or end - 1 - group[0].base_offset > RELATIVE_OFFSET_MAX
         ):
             yield group
@@ -220,6 +220,14 @@ def grouped(segments: list[Segment], job: Job) -> Iterator[list[Segment]]:
         group = together
     if group:
         yield group
+
+
+def entries(index: Index) -> int:
+    """How many it has; where it is rotten, it may be any number. The node builds it again, when it needs it."""
+    try:
+        return len(index)
+    except CorruptIndex:
+        return index.entries_max
 
 
 class Copy:

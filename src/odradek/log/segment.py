@@ -11,7 +11,7 @@ Invariants
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull, File
@@ -27,6 +27,8 @@ SMALL_BATCH_BYTES = 1024  # which these are; of a larger one only the header is 
 SCAN_READ_BYTES = 1024 * 1024
 BOUNDARIES_MAX = 256
 SEGMENT_FILES = (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+Answer = TypeVar("Answer")
 
 
 class FileRange:
@@ -243,11 +245,7 @@ class Segment:
 
     def next_offset(self, before: int | None = None) -> int:
         """The offset after the last batch, or after the last that ends before an offset."""
-        try:
-            return self._next_offset(before)
-        except (CorruptIndex, CorruptSegment):
-            self.rebuild_indexes()
-            return self._next_offset(before)
+        return self._indexed(lambda: self._next_offset(before))
 
     def _next_offset(self, before: int | None) -> int:
         end = self.size if before is None else self.position_of(before)
@@ -262,11 +260,7 @@ class Segment:
 
     def offset_after(self, position: int) -> int | None:
         """An offset that no batch before a position reaches, as far as the index knows one near it."""
-        try:
-            return self._offset_after(position)
-        except (CorruptIndex, CorruptSegment):
-            self.rebuild_indexes()
-            return self._offset_after(position)
+        return self._indexed(lambda: self._offset_after(position))
 
     def _offset_after(self, position: int) -> int | None:
         found = self.index.position_at_or_after(position)
@@ -372,7 +366,7 @@ class Segment:
     def is_index_full(self) -> bool:
         """Whether an index has no room for another entry."""
         if self._is_index_full is None:
-            self._is_index_full = self.index.is_full or self.time_index.is_full
+            self._is_index_full = self._indexed(lambda: self.index.is_full or self.time_index.is_full)
         return self._is_index_full
 
     def _note(self, position: int, header: BatchHeader) -> None:
@@ -398,6 +392,14 @@ class Segment:
         except CorruptSegment:
             pass  # who reads that far will be told
         self.seal()
+
+    def _indexed(self, asked: Callable[[], Answer]) -> Answer:
+        """What the indexes answer; where they are wrong, they are built again, and answer anew."""
+        try:
+            return asked()
+        except (CorruptIndex, CorruptSegment):
+            self.rebuild_indexes()
+            return asked()
 
     def check_indexes(self) -> None:
         """Builds the indexes again if their ends are not what the batches say: a crash may have torn them."""
@@ -460,11 +462,7 @@ class Segment:
 
     def _forget_from(self, offset: int) -> None:
         """What is known of batches beside the file, before those at or past an offset are cut off it."""
-        try:
-            self._cut_indexes(offset)
-        except CorruptIndex:
-            self.rebuild_indexes()
-            self._cut_indexes(offset)
+        self._indexed(lambda: self._cut_indexes(offset))
         self.transactions.truncate_to(offset)
         self._boundaries.clear()
         self._bytes_since_entry = 0
