@@ -10,6 +10,7 @@ from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.metadata.topics import RECOVERING
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
 from odradek.core.raft.election import QUORUM_STATE, Election
+from odradek.core.raft.states import NEVER_MS, Unattached
 from odradek.core.raft.voters import VoterSet
 from odradek.log.log import Log
 from odradek.log.names import FileKind
@@ -328,7 +329,8 @@ def metadata_that_was_not_synced(broken: Broken) -> None:
 
 
 def far_ahead(broken: Broken) -> None:
-    broken.others()[0].quorum.machine._quorum.state.epoch += 20
+    quorum = broken.others()[0].quorum.machine._quorum
+    quorum.state = Unattached(quorum.epoch + 20, NEVER_MS)
 
 
 def deaf_leader(broken: Broken) -> None:
@@ -418,6 +420,13 @@ def test_who_is_elected_again_between_two_looks_has_its_time_to_be_fetched_from(
     broken.cluster.world.now_s += 20
     with pytest.raises(Violated, match="no majority has fetched from it"):
         broken.structure.authority.check(broken.cluster)
+
+
+def test_who_led_between_two_looks_is_known_by_its_followers(broken: Broken) -> None:
+    for other in broken.others():
+        other.quorum.machine._quorum.state.epoch += 20
+    broken.structure.authority.check(broken.cluster)
+    assert broken.structure.authority.epoch_led == broken.others()[0].quorum.epoch
 
 
 @pytest.mark.parametrize("what", QUORUM)

@@ -9,6 +9,7 @@ Invariants that are checked
 from typing import TYPE_CHECKING, Final
 
 from odradek.core.partition.broker_session import FOREVER_MS
+from odradek.core.raft.election import NOBODY
 from odradek.node.node import Node
 from tests.sim.structural.findings import hold
 
@@ -28,8 +29,8 @@ class AuthorityChecks:
 
     def check(self, cluster: "SimCluster") -> None:
         now_ms = int(cluster.world.now_s * MS_PER_SECOND)
-        leading = [node.quorum.epoch for node in cluster.nodes.values() if node.quorum.machine.is_leader]
-        self.epoch_led = max([self.epoch_led, *leading])
+        known = [node.quorum.machine.leader for node in cluster.nodes.values()]  # who led between two looks has followers by now
+        self.epoch_led = max([self.epoch_led, *(leader.epoch for leader in known if leader.leader_id != NOBODY)])
         for number, node in cluster.nodes.items():
             member, ahead = cluster.members[number], node.quorum.epoch - self.epoch_led
             hold(
