@@ -16,14 +16,14 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 from tests.checker.check import check
-from tests.checker.history import CommitEnded, FinalRead, History, Polled
+from tests.checker.history import CommitEnded, FinalRead, History, Moved, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
 from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
 from tests.sim.clients.eras import Era
-from tests.sim.clients.fetcher import FETCH_WITH_IDS, Fetcher, Taste
+from tests.sim.clients.fetcher import FETCH_WITH_IDS, UNKNOWN, Fetcher, Taste
 from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
@@ -247,7 +247,8 @@ def test_who_reads_by_names_does_not_forget_a_partition_for_the_id_that_its_topi
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("follows_names", "offset"), [(True, 7), (False, -1)])
+@pytest.mark.parametrize("follows_names", [True, False])
+@pytest.mark.parametrize("offset", [UNKNOWN, 3])  # of which the node says that it is out of range
 def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_anew_meanwhile(
     monkeypatch: pytest.MonkeyPatch, follows_names: bool, offset: int
 ) -> None:
@@ -256,15 +257,22 @@ def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_an
         fetcher, place = Fetcher(program, View(program), Taste()), Place("orders", 0)
         fetcher.follows_names = follows_names
         fetcher.view.topics["orders"] = Topic(b"a" * 16, {})
-        fetcher.begin(place, topic_id=b"a" * 16)
+        fetcher.begin(place, offset, topic_id=b"a" * 16)
 
-        async def reset(_: Place) -> int:
+        async def tell_of_the_next(*_: object, **__: object) -> int:
             fetcher.view.topics["orders"] = Topic(b"b" * 16, {})
             return 7
 
-        monkeypatch.setattr(fetcher, "_reset_offset", reset)
-        assert await fetcher._ready(place, fetcher.positions[place]) is None
-        assert fetcher.positions[place].offset == offset
+        monkeypatch.setattr("tests.sim.clients.fetcher.list_offset", tell_of_the_next)
+        position = fetcher.positions[place]
+        if offset == UNKNOWN:
+            assert await fetcher._ready(place, position) is None
+        else:
+            told = FetchResponse.PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            await fetcher._refused(place, position, told, FetchResponse())
+        found = fetcher.positions[place]
+        assert (found.offset, found.topic_id) == ((7, b"b" * 16) if follows_names else (offset, b"a" * 16))
+        assert [event.why for event in program.history.events if isinstance(event, Moved)] == ["seek"] * follows_names
 
     asyncio.run(main())
 

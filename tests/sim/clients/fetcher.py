@@ -76,6 +76,7 @@ class Position(msgspec.Struct):
     topic_id: bytes = NIL_UUID  # of the topic that it is in, once that is known
 
 
+Why = Literal["seek", "out of range", "diverged"]
 Refusal = tuple[Place, Position, FetchResponse.PartitionData, FetchResponse]
 
 
@@ -100,7 +101,7 @@ class Fetcher:
     def forget(self, place: Place) -> None:
         self.positions.pop(place, None)
 
-    def seek(self, place: Place, offset: int, why: Literal["seek", "out of range", "diverged"] = "seek") -> None:
+    def seek(self, place: Place, offset: int, why: Why = "seek") -> None:
         topic_id = self.positions[place].topic_id if place in self.positions else NIL_UUID
         self.positions[place] = Position(offset, topic_id=topic_id)
         told = self.told_ids([place]).get(place.topic, "")
@@ -152,11 +153,7 @@ class Fetcher:
         if is_another and not self.follows_names:
             return None
         if position.offset == UNKNOWN or is_another:
-            offset = await self._reset_offset(place)
-            may_follow = self.follows_names or not self._is_another(place, position)  # it may have been made anew meanwhile
-            if self.positions.get(place) is position and may_follow:
-                position.topic_id = self.view.topic_id(place.topic)
-                self.seek(place, offset)
+            await self._reset(place, position, "seek")
             return None
         led = await self.view.led(place)
         if position.checked_epoch < led.epoch:
@@ -165,8 +162,11 @@ class Fetcher:
                 epoch, end_offset = await end_of_epoch(self.view, place, position.last_epoch)
                 if self.positions.get(place) is not position:
                     return None
-                if epoch < 0 or end_offset < position.offset:
-                    self.seek(place, end_offset if epoch >= 0 else await self._reset_offset(place), "diverged")
+                if epoch < 0:
+                    await self._reset(place, position, "diverged")
+                    return None
+                if end_offset < position.offset:
+                    self.seek(place, end_offset, "diverged")
                     return None
             position.checked_epoch = led.epoch
             position.replica = -1
@@ -176,9 +176,16 @@ class Fetcher:
         """Whether the topic was made anew, as far as is known."""
         return NIL_UUID != self.view.topic_id(place.topic) != position.topic_id != NIL_UUID
 
-    async def _reset_offset(self, place: Place) -> int:
+    async def _reset(self, place: Place, position: Position, why: Why) -> None:
+        """Begins anew, where the topic begins or ends, if nobody has moved the position meanwhile. That is asked by the name: the
+        topic may be another by now, which is read only by who follows names."""
         timestamp = EARLIEST if self.taste.resets_to == "earliest" else LATEST
-        return await list_offset(self.view, place, timestamp, is_committed=self.taste.isolation == "read_committed")
+        offset = await list_offset(self.view, place, timestamp, is_committed=self.taste.isolation == "read_committed")
+        is_another = self._is_another(place, position)
+        if self.positions.get(place) is position and (self.follows_names or not is_another):
+            if is_another or position.topic_id == NIL_UUID:
+                position.topic_id = self.view.topic_id(place.topic)
+            self.seek(place, offset, "seek" if is_another else why)
 
     # -- the fetch
 
@@ -275,9 +282,7 @@ class Fetcher:
         if position.replica >= 0:
             position.replica = -1  # whatever it is: the leader knows better
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            offset = await self._reset_offset(place)
-            if self.positions.get(place) is position:
-                self.seek(place, offset, "out of range")
+            await self._reset(place, position, "out of range")
         else:
             self.view.heard(place, told.current_leader, answer.node_endpoints)
             await self.view.refresh()
