@@ -12,7 +12,8 @@ Invariants
  2. `Refused` is the one way to say no from below an API: an error code, and a sentence for a person.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from odradek.core.partition.beginnings import Beginnings
@@ -33,7 +34,51 @@ class Postponed(Exception):
         self.warm = warm
 
 
-Handled: TypeAlias = Message | Coroutine[Any, Any, Message | None] | None
+Handling: TypeAlias = Coroutine[Any, Any, Message | None]
+Handled: TypeAlias = Message | Handling | None
+
+
+def begun(handling: Handling) -> Handled:
+    """Goes as far as a coroutine can at once. What need not wait is answered in this turn of the loop, and costs no task. Until
+    it waits it is no task's: it must not come to a time-out (`asyncio.timeout`) before."""
+    try:
+        awaited = handling.send(None)
+    except StopIteration as end:
+        response: Message | None = end.value
+        return response
+    return rest(handling, awaited)
+
+
+async def rest(handling: Handling, awaited: object) -> Message | None:
+    return await Rest(handling, awaited)
+
+
+class Rest:
+    """What is left of a coroutine that waits."""
+
+    __slots__ = ("awaited", "handling")
+
+    def __init__(self, handling: Handling, awaited: object) -> None:
+        self.handling = handling
+        self.awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, Message | None]:
+        handling, awaited = self.handling, self.awaited
+        while True:
+            try:
+                yield awaited
+            except GeneratorExit:  # the task is forgotten
+                handling.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is for whoever waits
+                go_on = partial(handling.throw, error)
+            else:
+                go_on = partial(handling.send, None)
+            try:
+                awaited = go_on()
+            except StopIteration as end:
+                response: Message | None = end.value
+                return response
 
 
 class Connection(Protocol):

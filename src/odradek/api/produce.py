@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from odradek.api.acknowledgement import Acknowledgement, Uncommitted
-from odradek.api.context import Context, Handled
+from odradek.api.context import Context, Handled, begun
 from odradek.api.current_leader import endpoints, leader_and_epoch
 from odradek.api.services import Appended, Partition
 from odradek.core.metadata.topic_names import INTERNAL_TOPICS
@@ -118,7 +118,7 @@ def handle(request: ProduceRequest, ctx: Context) -> Handled:
                 slow.append(Slow(answers, len(answers) - 1, partition, batch, header, place))
         response.responses.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if slow:
-        return append_slowly(slow, uncommitted, response, request, ctx)
+        return begun(append_slowly(slow, uncommitted, response, request, ctx))
     if uncommitted:
         acknowledge(uncommitted, response, request, ctx)
         return None
