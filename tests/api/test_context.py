@@ -1,6 +1,9 @@
 """A handler that goes as far as it can at once, and what becomes of it where it has to wait."""
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from types import CoroutineType
 
 import pytest
@@ -90,3 +93,35 @@ def test_who_is_forgotten_while_it_waits_ends() -> None:
         assert handler.seen == ["begun", "done"]
 
     asyncio.run(main())
+
+
+class Lost(ConnectionError):
+    """Can be looked after, as the built-in errors cannot."""
+
+
+async def wait_for_the_last(awaited: "list[asyncio.Future[None]]") -> Message:
+    with suppress(Lost):
+        await awaited.pop()
+    return ProduceResponse()
+
+
+def test_an_error_that_was_waited_for_goes_without_a_collector() -> None:
+    """With the frames that it went through, which may hold a batch as large as it can be."""
+
+    async def main() -> None:
+        awaited: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future()]
+        task = going_on(begun(wait_for_the_last([*awaited])))
+        await asyncio.sleep(0)
+        error = Lost()
+        gone = weakref.ref(error)
+        awaited.pop().set_exception(error)
+        del error
+        await task
+        del task
+        assert gone() is None
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()

@@ -13,7 +13,6 @@ Invariants
 """
 
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from odradek.core.partition.beginnings import Beginnings
@@ -46,39 +45,39 @@ def begun(handling: Handling) -> Handled:
     except StopIteration as end:
         response: Message | None = end.value
         return response
-    return rest(handling, awaited)
+    return rest(handling, [awaited])
 
 
-async def rest(handling: Handling, awaited: object) -> Message | None:
+async def rest(handling: Handling, awaited: list[object]) -> Message | None:
     return await Rest(handling, awaited)
 
 
 class Rest:
-    """What is left of a coroutine that waits."""
+    """What is left of a coroutine that waits. An error that comes of what it waits for holds the frames that it went through, and
+    those frames nothing that holds the error: a batch that was looked into goes with the error, and waits for no collector."""
 
     __slots__ = ("awaited", "handling")
 
-    def __init__(self, handling: Handling, awaited: object) -> None:
+    def __init__(self, handling: Handling, awaited: list[object]) -> None:
         self.handling = handling
-        self.awaited = awaited
+        self.awaited = awaited  # until it is handed on
 
     def __await__(self) -> Generator[Any, Any, Message | None]:
         handling, awaited = self.handling, self.awaited
-        while True:
-            try:
-                yield awaited
-            except GeneratorExit:  # the task is forgotten
-                handling.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - it is for whoever waits
-                go_on = partial(handling.throw, error)
-            else:
-                go_on = partial(handling.send, None)
-            try:
-                awaited = go_on()
-            except StopIteration as end:
-                response: Message | None = end.value
-                return response
+        try:
+            while True:
+                try:
+                    yield awaited.pop()
+                except GeneratorExit:  # the task is forgotten
+                    handling.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - it is for whoever waits
+                    awaited.append(handling.throw(error))
+                else:
+                    awaited.append(handling.send(None))
+        except StopIteration as end:
+            response: Message | None = end.value
+            return response
 
 
 class Connection(Protocol):
