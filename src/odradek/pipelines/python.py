@@ -34,8 +34,13 @@ try:
     process = int(link.recv(64))
 except (OSError, ValueError):
     alone()
+def hand_on(number, _):
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:  # it has ended, and its status comes
+        pass
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, lambda number, _: os.kill(process, number))
+    signal.signal(number, hand_on)
 status = link.recv(64)
 os._exit(int(status or 1) & 255)
 """
