@@ -5,6 +5,7 @@ Invariants
  2. The clean-shutdown mark is there only while nobody has the folder open, and only when every log was closed and every
     checkpoint written.
  3. A recovery point on disk is never above what has been synced, nor above the end of the log, whoever writes it when.
+ 4. No log is made while a checkpoint on disk tells of one with its name that is gone.
 """
 
 import os
@@ -73,6 +74,7 @@ class LogFolder:
         self.deletions: list[tuple[int, str]] = []
         self.saving_lock = threading.Lock()  # one writes the checkpoints at a time
         self.lowerings = 0  # of recovery points: how often a log was cut below one
+        self.gone = self.noted_gone = 0  # logs, and of how many of them no checkpoint on disk tells any more
         self.lock = lock or lock_folder(disk, path)
         try:
             self._load(now_ms)
@@ -130,8 +132,8 @@ class LogFolder:
                 log.move_high_watermark(min(max(high_watermark, log.start_offset), log.end_offset))
         if {*recovery_points, *starts, *high_watermarks, *self.clean_offsets} - self.logs.keys():
             self.clean_offsets = {partition: clean for partition, clean in self.clean_offsets.items() if partition in self.logs}
-            with suppress(DiskFull):
-                self.checkpoint()
+            self.gone += 1
+            self._note_gone()
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint; one that is damaged tells nothing, and nothing is lost by it but time."""
@@ -158,22 +160,32 @@ class LogFolder:
 
     def _lowered(self, partition: TopicPartition) -> None:
         """A log is about to be cut below what was synced, and perhaps below what was compacted."""
-        log, lower = self.logs.get(partition), self.recovery_points()
+        log = self.logs.get(partition)
         if log is not None and partition in self.clean_offsets:  # also one that was lowered before, when there was no room for it
             self.clean_offsets[partition] = min(self.clean_offsets[partition], log.recovery_point)
-            lower |= self.compacted()
+        lower = self.recovery_points() | self.compacted()
         with self.saving_lock:
             self.lowerings += 1
             replace_files(self.disk, lower)
 
     def create(self, partition: TopicPartition, topic_id: UUID, now_ms: int) -> Log:
         """A new, empty log."""
-        self.adopt(self.make({partition: topic_id}, now_ms))
+        self.adopt(self.making({partition: topic_id}, now_ms)())
         return self.logs[partition]
 
-    def make(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> dict[TopicPartition, Log]:
-        """New, empty logs, which `adopt` takes; on any thread. Their folders and topics' ids are durable before anything can be
-        appended: the more are made at once, the less a sync costs each."""
+    def making(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> Callable[[], dict[TopicPartition, Log]]:
+        """What makes new, empty logs, which `adopt` takes, on any thread. Their folders and topics' ids are durable before
+        anything can be appended: the more are made at once, the less a sync costs each."""
+        note_gone = self.noting_gone() if self.noted_gone < self.gone else None
+
+        def make() -> dict[TopicPartition, Log]:
+            if note_gone is not None:
+                note_gone()
+            return self._make(partitions, now_ms)
+
+        return make
+
+    def _make(self, partitions: dict[TopicPartition, UUID], now_ms: int) -> dict[TopicPartition, Log]:
         names = {partition: folder_name(partition) for partition in partitions}
         for name in names.values():
             self.disk.make_folder(self._file(name))
@@ -193,11 +205,11 @@ class LogFolder:
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
         self.discard([self.forget(partition)], now_ms)
-        with suppress(DiskFull):
-            self.checkpoint()
+        self._note_gone()
 
     def forget(self, partition: TopicPartition) -> Log:
         """Takes a log away at once; `discard` is to follow."""
+        self.gone += 1
         self.clean_offsets.pop(partition, None)
         log = self.logs.pop(partition)
         log.is_gone = True
@@ -216,13 +228,12 @@ class LogFolder:
         self.disk.rename(log.folder, self._file(name))
         self.disk.sync_folder(self.path)
         self.strays.append(name)
-        with suppress(DiskFull):
-            self.checkpoint()
+        self._note_gone()
         return name
 
     def discard(self, logs: list[Log], now_ms: int) -> None:
         """Renames the folders of logs that were forgotten, on any thread; their files go when nobody can be about to read them.
-        Nothing that the checkpoints say may be believed of the next log with that name: they are to be written next."""
+        Nothing that the checkpoints say may be believed of the next log with that name: `noting_gone` is to follow."""
         for log in logs:
             partition, _ = parse_folder_name(os.path.basename(log.folder)) or (None, None)
             assert partition is not None
@@ -237,6 +248,20 @@ class LogFolder:
                     continue
             self.deletions.append((now_ms + log.config.file_delete_delay_ms, path))
         self.disk.sync_folder(self.path)
+
+    def noting_gone(self) -> Callable[[], None]:
+        """What has the checkpoints tell of no log that is gone by now, on any thread."""
+        gone, save = self.gone, self.saving(self.checkpoints())
+
+        def note() -> None:
+            save()
+            self.noted_gone = gone
+
+        return note
+
+    def _note_gone(self) -> None:
+        with suppress(DiskFull):  # then it is done before the next log is made
+            self.noting_gone()()
 
     def expire(self, now_ms: int, steady_ms: int) -> list[Callable[[], None]]:
         """Retention, producers that have gone, files that nobody has read of late. Gives what removes the files whose time has

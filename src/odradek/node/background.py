@@ -124,11 +124,12 @@ class Background:
             known = self.written.setdefault(folder, {})
             changed = {path: content for path, content in checkpoints.items() if known.get(path) != content}
             if changed:
-                self.partitions.work.spawn(self._checkpoint(folder, changed, folder.saving(changed)))
+                saving = self.partitions.work.in_folder(folder, folder.saving(changed))  # now: what is to be noted next is newer
+                self.partitions.work.spawn(self._checkpoint(folder, changed, saving))
 
-    async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes], save: Callable[[], None]) -> None:
+    async def _checkpoint(self, folder: LogFolder, changed: dict[str, bytes], saving: "asyncio.Future[None]") -> None:
         try:
-            await self.partitions.work.in_folder(folder, save)
+            await saving
         except DiskFull:
             return  # the old ones stay, and are right, only older
         self.written[folder].update(changed)

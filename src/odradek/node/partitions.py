@@ -215,7 +215,7 @@ class Partitions:
 
     async def _create(self, folder: LogFolder, partitions: dict[TopicPartition, UUID]) -> None:
         try:
-            made = await self.work.in_folder(folder, lambda: folder.make(partitions, self.now_ms()))
+            made = await self.work.in_folder(folder, folder.making(partitions, self.now_ms()))
         except (DiskFull, DiskFailed) as error:
             logger.error("%d new logs cannot be made in %s: %s", len(partitions), folder.path, error.strerror or error)
             if isinstance(error, DiskFailed):
@@ -338,12 +338,12 @@ class Partitions:
                 await self._discard(folder, gone)
 
     async def _discard(self, folder: LogFolder, logs: list[Log]) -> None:
-        now_ms, save = self.now_ms(), folder.saving(folder.checkpoints())
+        now_ms, note_gone = self.now_ms(), folder.noting_gone()
 
         def discard() -> None:
             folder.discard(logs, now_ms)
-            with suppress(DiskFull):
-                save()
+            with suppress(DiskFull):  # then it is done before the next log is made
+                note_gone()
 
         try:
             await self.work.in_folder(folder, discard)
