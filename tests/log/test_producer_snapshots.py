@@ -37,9 +37,11 @@ def fields(producer: Producer) -> list[object]:
     return [*head, producer.transaction_first_offset, *rows]
 
 
-def header_at(offset: int, *, producer_id: int = 7, sequence: int = 0, transactional: bool = False) -> BatchHeader:
+def header_at(
+    offset: int, *, producer_id: int = 7, sequence: int = 0, transactional: bool = False, timestamp: int = 5
+) -> BatchHeader:
     attributes = TRANSACTIONAL if transactional else 0
-    return BatchHeader(offset, 61, 0, 2, 0, attributes, 0, 5, 5, producer_id, 0, sequence, 1)
+    return BatchHeader(offset, 61, 0, 2, 0, attributes, 0, timestamp, timestamp, producer_id, 0, sequence, 1)
 
 
 def state_with(disk: SimDisk, *snapshots: int) -> ProducerState:
@@ -149,13 +151,26 @@ def test_expired_producers_are_not_loaded_unless_in_a_transaction() -> None:
     state.append(header_at(0))
     state.append(header_at(1, producer_id=9, transactional=True))
     state.append(header_at(2, producer_id=8, transactional=True))
-    state.map_end_offset = 3
+    state.append(header_at(3, producer_id=6, timestamp=105))
+    state.map_end_offset = 4
     state.take_snapshot()
     state = ProducerState(disk, "/disk", expiration_ms=100)
     state.truncate_and_reload(0, 5, now_ms=105)
-    assert sorted(state.producers) == [8, 9]
+    assert sorted(state.producers) == [6, 8, 9]
     assert [*state.ongoing.items()] == [(1, 9), (2, 8)]
     assert state.first_unstable_offset == 1
+
+
+def test_a_clock_that_was_set_ahead_has_nobody_forgotten_at_a_start() -> None:
+    disk = SimDisk()
+    state = ProducerState(disk, "/disk", expiration_ms=100)
+    for offset, timestamp in enumerate((0, 100, 101, 150)):
+        state.append(header_at(offset, producer_id=7 + offset, timestamp=timestamp))
+    state.map_end_offset = 4
+    state.take_snapshot()
+    state = ProducerState(disk, "/disk", expiration_ms=100)
+    state.truncate_and_reload(0, 5, now_ms=10_000)
+    assert sorted(state.producers) == [8, 9, 10]
 
 
 def test_log_that_begins_anew_has_no_producers() -> None:

@@ -201,6 +201,7 @@ def test_marker_keeps_a_producer_known() -> None:
     partition = Partition()
     partition.append(partition.batch(0, timestamp=10, transactional=True))
     partition.mark()  # at 50
+    partition.state.remove_expired(50)
     partition.state.remove_expired(1049)
     assert [*partition.state.producers] == [7]
     partition.state.remove_expired(1050)
@@ -223,11 +224,26 @@ def test_silent_producers_are_forgotten_but_not_in_a_transaction() -> None:
     partition.append(partition.batch(0, timestamp=100))
     partition.append(partition.batch(0, producer_id=8, timestamp=100, transactional=True))
     partition.append(partition.batch(0, producer_id=9, timestamp=101))
+    partition.state.remove_expired(100)
     partition.state.remove_expired(1099)
     assert [*partition.state.producers] == [7, 8, 9]
     partition.state.remove_expired(1100)
     assert [*partition.state.producers] == [8, 9]
     assert partition.append(partition.batch(77)) == 3
+
+
+def test_who_sends_what_is_old_is_not_forgotten_between_a_batch_and_its_retry() -> None:
+    partition, day = Partition(), 5_000
+    sent = partition.batch(0, timestamp=0)
+    partition.append(sent)
+    partition.state.remove_expired(day)
+    assert partition.state.check(sent) is not None
+    partition.append(partition.batch(1, timestamp=1))
+    partition.state.remove_expired(day + 999)  # from here on it is silent
+    partition.state.remove_expired(day + 1998)
+    assert [*partition.state.producers] == [7]
+    partition.state.remove_expired(day + 1999)
+    assert partition.state.producers == {}
 
 
 def test_transaction_that_hangs_is_late() -> None:

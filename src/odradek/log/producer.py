@@ -57,6 +57,7 @@ class Producer:
         "is_partial",
         "last_timestamp",
         "producer_id",
+        "silent_since_ms",
         "transaction_first_offset",
     )
 
@@ -74,6 +75,7 @@ class Producer:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.is_partial = False
+        self.silent_since_ms: int | None = None  # by the clock of who looks; None when it was heard since the last look
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_MAX)
 
     @property
@@ -97,7 +99,11 @@ class Producer:
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MASK
         self.batches.append(_batch(BatchMetadata, (first_sequence, last_sequence, last_offset, offset_delta, timestamp)))
+        self.heard(timestamp)
+
+    def heard(self, timestamp: int) -> None:
         self.last_timestamp = timestamp
+        self.silent_since_ms = None
 
     def remember(self, headers: Iterable[BatchHeader]) -> None:
         """Puts older batches, the newest first, before those that are known."""

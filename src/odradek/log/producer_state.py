@@ -236,7 +236,7 @@ class ProducerState(ProducerSnapshots):
         first_offset = producer.transaction_first_offset
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_first_offset = NO_OFFSET
-        producer.last_timestamp = marker.timestamp
+        producer.heard(marker.timestamp)
         waiting = self.verifications.get(producer.producer_id)
         if waiting is not None and not (waiting.supports_epoch_bump and waiting.epoch == header.producer_epoch):
             del self.verifications[producer.producer_id]  # a marker of this epoch ends what was before the bump
@@ -299,9 +299,13 @@ class ProducerState(ProducerSnapshots):
         self.first_unstable_offset = min(firsts, default=None)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets the producers that were silent for `producer.id.expiration.ms`."""
+        """Forgets the producers that were silent for `producer.id.expiration.ms`: by the timestamps of their batches, and here,
+        from one look to another. Timestamps alone are those of clients and of clocks that are set: who sends what is a day old
+        would be forgotten between a batch and its retry, which would be appended twice."""
         for producer in [*self.producers.values()]:
-            if self._is_expired(producer, now_ms):
+            if producer.silent_since_ms is None:
+                producer.silent_since_ms = now_ms
+            elif now_ms - producer.silent_since_ms >= self.expiration_ms and self._is_expired(producer, now_ms):
                 del self.producers[producer.producer_id]
         for producer_id, waiting in [*self.verifications.items()]:
             if now_ms - waiting.started_ms >= self.expiration_ms:
@@ -334,7 +338,10 @@ class ProducerState(ProducerSnapshots):
         self.first_unstable_offset = None
 
     def _load(self, producers: list[Producer], now_ms: int) -> None:
-        kept = [producer for producer in producers if not self._is_expired(producer, now_ms)]
+        """Leaves out who was silent for too long when the newest of them was heard: how long ago that was, a clock that may have
+        been set does not tell."""
+        by_ms = min([now_ms, max([producer.last_timestamp for producer in producers], default=now_ms)])
+        kept = [producer for producer in producers if not self._is_expired(producer, by_ms)]
         self.producers.update((producer.producer_id, producer) for producer in kept)
         for producer in sorted(kept, key=lambda producer: producer.transaction_first_offset):
             if producer.has_transaction:

@@ -161,8 +161,8 @@ def check_log(name: str, log: Log) -> None:
 
 def check_known(name: str, log: Log, batches: list[Batch], latest_ms: int, latest_of_transactions_ms: int) -> None:
     """What a log knows of its batches beside them, whether it has seen them come or has read them at a start. `latest_ms` is what
-    no clock is ahead of: whose last batch has an older timestamp than producers are kept for by it may be forgotten. As in Kafka
-    that is so at once where the leader stamps batches, or the ends of transactions, and its own clock is a day behind."""
+    no clock is ahead of: whose last batch has an older timestamp than producers are kept for by it may be forgotten at a start.
+    Where the leader stamps batches, or the ends of transactions, its own clock may be a day behind."""
     known = [batch.header for batch in batches if batch.header.base_offset >= log.start_offset]
     for header in known:
         epoch = log.epochs.epoch_for(header.base_offset)
