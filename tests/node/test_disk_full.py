@@ -264,7 +264,7 @@ def test_a_log_that_there_was_no_room_for_has_lost_nothing_when_it_is_made(tmp_p
             raise DiskFull(errno.ENOSPC, "no room on the disk", folder.path)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LogFolder, "make", find_no_room)
+            patch.setattr(LogFolder, "_make", find_no_room)
             assert await client.create("things") == ErrorCode.NONE
             await node.followed()
         topic = node.image.topics["things"]
