@@ -164,7 +164,7 @@ def answer(epochs: LeaderEpochs, name: str, numbers: tuple[int, ...]) -> list[in
         case "truncate_start":
             epochs.truncate_from_start(*numbers)
         case "clear":
-            epochs.clear()
+            epochs.truncate_from_end(0)
     return []
 
 

@@ -1,9 +1,14 @@
 """Flushing: when it is due, in which order files are synced, and how far the recovery point may move."""
 
+import errno
+import os
 import threading
 from uuid import UUID
 
+import pytest
+
 from odradek.log.config import LogConfig
+from odradek.log.disk import DiskFull
 from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
@@ -180,6 +185,57 @@ def test_a_flush_writes_nothing_into_the_folder_of_the_log_that_has_its_name_by_
     flush.run()
     log.finish_flush(flush, NOW_MS)
     assert LEADER_EPOCHS not in dict(disk.names(new.folder))
+
+
+@pytest.mark.parametrize("has_written", [False, True])
+def test_a_flush_writes_no_epochs_of_before_a_cut_behind_it(has_written: bool) -> None:
+    log = new_log(segment_bytes=10**6)
+    fill(log, 2, epoch=3)
+    log.flush(NOW_MS)
+    if has_written:
+        add(log, batch(), epoch=5)
+    else:
+        log.epochs.assign(5, log.end_offset)
+    flush = log.start_flush()
+    log.truncate_to(2, NOW_MS)
+    fill(log, 3, epoch=4)  # of another leader, from before
+    flush.run()
+    log.finish_flush(flush, NOW_MS)
+    again = opened(sim(log).crash("kept"), log.config, recovery_point=log.recovery_point)
+    assert again.epochs.entries == log.epochs.entries == [(3, 0), (4, 2)]
+
+
+def test_nor_does_a_cut_write_them_while_a_flush_does() -> None:
+    log = new_log(segment_bytes=10**6)
+    held: list[bool] = []
+    sim(log).faults.on_cost = lambda kind, path, _: held.append(log.naming.locked()) if path.endswith(".tmp") else None
+    for cut in (lambda: log.truncate_to(1, NOW_MS), lambda: log.reset_to(0, NOW_MS)):
+        add(log, batch(), epoch=log.epochs.latest_epoch + 1)
+        add(log, batch(), epoch=log.epochs.latest_epoch + 1)
+        log.flush(NOW_MS)
+        held.clear()
+        cut()
+        assert held
+        assert all(held)
+
+
+def test_names_for_which_there_was_no_descriptor_are_synced_by_the_next_flush() -> None:
+    log = new_log(segment_bytes=SIZE)
+    fill(log, 3)
+    log.flush(NOW_MS)
+    fill(log, 3)
+
+    def refuse(kind: str, path: str, _: int) -> None:
+        if kind == "sync_folder":
+            raise DiskFull(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    sim(log).faults.on_cost = refuse
+    with pytest.raises(DiskFull):
+        log.flush(NOW_MS)
+    sim(log).faults.on_cost = None
+    sim(log).steps.clear()
+    log.flush(NOW_MS)
+    assert syncs(sim(log).steps)[-1] == "orders-0"
 
 
 def test_the_folder_of_a_log_is_not_renamed_while_a_flush_writes_there() -> None:

@@ -1,6 +1,7 @@
 """A folder of `log.dirs`: its lock, its checkpoints, the mark of a clean stop, and what each name in it means."""
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from odradek.log.checkpoint import (
 )
 from odradek.log.config import LogConfig
 from odradek.log.disk import Disk, DiskFull, RealDisk, replace_files
+from odradek.log.epochs import LEADER_EPOCHS
 from odradek.log.folder import LogFolder
 from odradek.log.names import TopicPartition
 from tests.log.disk import SimDisk
@@ -207,6 +209,27 @@ def test_what_expires_is_what_each_log_s_retention_says() -> None:
 # -- checkpoints
 
 
+def test_what_is_to_be_removed_is_not_forgotten_when_a_log_cannot_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, folder = with_two_logs()
+    first, second = folder.logs.values()
+    fill(first, 30)
+    first.move_high_watermark(first.end_offset)
+    first.move_start(first.bases[-1])
+    due_ms = NOW_MS + first.config.file_delete_delay_ms
+    expire(folder, NOW_MS)
+    assert [name for name in disk.names(first.folder) if name[0].endswith(".deleted")]
+
+    def refused(_: int) -> None:
+        raise DiskFull(errno.EMFILE, os.strerror(errno.EMFILE), second.folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(second, "delete_expired", refused)
+        with pytest.raises(DiskFull):
+            expire(folder, due_ms)
+    expire(folder, due_ms)
+    assert not [name for name in disk.names(first.folder) if name[0].endswith(".deleted")]
+
+
 def test_checkpoints_have_kafka_s_names_and_say_what_the_logs_say() -> None:
     disk, folder = with_two_logs()
     log = folder.logs[ORDERS]
@@ -387,6 +410,23 @@ def test_a_stop_without_the_mark_is_looked_into() -> None:
     assert (again.was_clean, again.clean_broker_epoch) == (False, None)
     assert again.logs[ORDERS].end_offset == 0
     assert again.logs[MAIL].end_offset == 5
+
+
+def test_a_log_whose_epochs_found_no_room_leaves_no_mark() -> None:
+    disk, folder = with_two_logs()
+    log = folder.logs[ORDERS]
+    add(log, batch(), epoch=7)
+
+    def refuse(kind: str, path: str, _: int) -> None:
+        if kind in ("create", "append") and path.startswith(f"{log.folder}/{LEADER_EPOCHS}"):
+            raise DiskFull(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    disk.faults.on_cost = refuse
+    folder.close(NOW_MS)
+    disk.faults.on_cost = None
+    again = open_folder(disk)
+    assert not again.was_clean
+    assert again.logs[ORDERS].epochs.latest_epoch == 7
 
 
 def test_a_damaged_log_leaves_no_mark_and_is_damaged_at_the_next_start() -> None:

@@ -1,4 +1,5 @@
-"""Cuts on a full disk: whichever operation finds no room, the log is whole or cut, on the disk too, and can be cut again."""
+"""Cuts and rolls on a full disk: whichever operation finds no room, the log is whole or cut, on the disk too, and can be cut
+again."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
+from odradek.wire.batch import headers
 from tests.log.disk import NO_ROOM, SimDisk, SimFile
 from tests.log.model import check_indexes
 from tests.log.partition import NOW_MS, add, batch, end, folder_on, known, produced, sim
@@ -25,19 +27,19 @@ Cut = Callable[[Log], object]
 
 
 class FullDisk(SimDisk):
-    """Refuses one operation that needs room, or also a descriptor; the number says which."""
+    """Refuses one operation that needs room, or also a descriptor; the number says which. `for_good`, also those behind it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.before_refusal: int | None = None
-        self.refuses_descriptors = False
+        self.refuses_descriptors = self.for_good = False
         self.faults.on_cost = lambda kind, path, _: self.look(path) if kind in NEED_ROOM else None
 
     def look(self, path: str) -> None:
         if self.before_refusal is not None:
             self.before_refusal -= 1
             if self.before_refusal < 0:
-                self.before_refusal = None
+                self.before_refusal = 0 if self.for_good else None
                 raise DiskFull(errno.ENOSPC, NO_ROOM, path)
 
     def look_for_descriptor(self, path: str) -> None:
@@ -173,3 +175,73 @@ def test_a_log_that_cannot_begin_anew_for_want_of_room_does_so_later(offset: int
         log.delete_due(NOW_MS)
         cut(log)
         check_same(folder, log, cut)
+
+
+def offsets(log: Log) -> list[int]:
+    """What a reader finds that goes from offset to offset."""
+    found: list[int] = []
+    while (offset := len(found)) < log.end_offset:
+        data = log.read(offset, 1, log.end_offset).read()
+        found += [header.base_offset + number for _, header in headers(data) for number in range(header.last_offset_delta + 1)]
+    return found
+
+
+@pytest.mark.parametrize("preallocates", [False, True])
+def test_a_log_may_outgrow_the_segment_for_which_there_was_no_room(preallocates: bool) -> None:
+    config = LogConfig(segment_bytes=300, index_interval_bytes=0, file_delete_delay_ms=0, preallocate=preallocates)
+    outgrown = 0
+    for number in range(OPERATIONS_MAX):
+        disk = FullDisk()
+        folder = folder_on(disk, config)
+        log = folder.create(PARTITION, UUID(int=4), NOW_MS)
+        add(log, batch(2))
+        disk.before_refusal, disk.refuses_descriptors = number, True
+        try:
+            add(log, batch(value=bytes(200)))
+        except DiskFull:
+            outgrown += log.bases == [0]
+        else:
+            if disk.before_refusal is None:
+                continue  # it could do without
+            assert outgrown > 3
+            return
+        add(log, batch(3))
+        killed = folder_on(disk.crash("kept"), config).logs[PARTITION]
+        for each in (log, killed):
+            add(each, batch(value=bytes(200)))
+            assert each.active.base_offset == 5
+            assert offsets(each) == [*range(6)]
+        folder.close(NOW_MS)
+        again = folder_on(disk, config)
+        assert again.was_clean
+        assert offsets(again.logs[PARTITION]) == [*range(6)]
+    raise AssertionError("it has no end")
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_a_marker_that_can_be_neither_noted_nor_taken_back_ends_the_disk(has_snapshot: bool) -> None:
+    def open_transaction() -> Log:
+        _, log = long_log()
+        if has_snapshot:
+            log.roll(NOW_MS)
+        add(log, produced(6, transactional=True))
+        return log
+
+    before, failures = known(open_transaction()), 0
+    for number in range(OPERATIONS_MAX):
+        log = open_transaction()
+        disk = log.disk
+        assert isinstance(disk, FullDisk)
+        disk.before_refusal, disk.refuses_descriptors, disk.for_good = number, True, True
+        try:
+            end(log, commit=False)
+        except DiskFull:
+            disk.before_refusal = None
+            assert known(log) == before
+        except DiskFailed:
+            assert disk.failure is not None
+            failures += 1
+        else:
+            assert failures
+            return
+    raise AssertionError("it has no end")

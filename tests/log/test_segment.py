@@ -9,6 +9,7 @@ from odradek.log.config import LogConfig
 from odradek.log.log import Appended, Log, Origin
 from odradek.log.lookup import TimestampOffset, aborted, offset_for_timestamp, offset_of_max_timestamp
 from odradek.log.names import FileKind, file_name
+from odradek.wire.errors import Refused
 from odradek.wire.records import Record, build
 from tests.log.disk import SimDisk
 from tests.log.model import batches_of, check_indexes, whole_batches
@@ -228,6 +229,30 @@ def test_a_missing_index_is_built_again(name: str, clean: bool) -> None:
     log = opened(disk, SOUND.config, clean=clean, recovery_point=12)
     assert disk.read(f"{FOLDER}/{name}") == before
     assert answers(log) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", ["leader", "follower"])
+def test_a_batch_that_cannot_be_read_keeps_nothing_from_being_appended(kind: str) -> None:
+    """It is behind the one with the greatest timestamp, which an append has to know."""
+    log = new_log(segment_bytes=10**6)
+    fill(log, 1, at=NOW_MS + 100)
+    fill(log, 5)
+    log.close(NOW_MS)
+    disk, (position, header) = sim(log), [*log.active.batches()][3]
+    disk.flip_bit(log.active.path(FileKind.LOG), 8 * (position + 16))  # of its magic
+    again = opened(disk, log.config, clean=True)
+    for _ in range(2):
+        size = again.size
+        if kind == "leader":
+            add(again, batch())
+        else:
+            again.append_as_follower(sent(again.end_offset), now_ms=NOW_MS)
+        assert again.size == size + len(batch())
+    again.roll(NOW_MS)
+    add(again, batch())
+    assert again.end_offset == 9
+    with pytest.raises(Refused):
+        again.read(header.base_offset, 1, again.end_offset)
 
 
 @pytest.mark.parametrize("inside", [1, 17, 60, SIZE - 1])

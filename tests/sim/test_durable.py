@@ -70,7 +70,7 @@ def segment_behind_the_end(broken: Broken) -> None:
 
 
 def forgotten_epoch(broken: Broken) -> None:
-    broken.log.epochs.clear()
+    broken.log.epochs.truncate_from_end(0)
     broken.structure.partitions.committed.clear()
 
 

@@ -101,21 +101,23 @@ class LeaderEpochs:
         following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[following - 1].epoch if following else NO_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends here now: epochs that began at or past it never were."""
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """The log ends here now: epochs that began at or past it never were. Gives whether there were any."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
-        if end_offset >= 0 and len(kept) < len(self.entries):
-            self._write(kept)
+        if end_offset < 0 or len(kept) == len(self.entries):
+            return False
+        self._write(kept)
+        return True
 
-    def take_back(self, end_offset: int) -> None:
-        """Forgets what was assigned for an append that failed. Where there is no room to say so, the next start cuts the file."""
+    def take_back(self, end_offset: int) -> bool:
+        """The same for an append that failed. Where there is no room to say so, the next start cuts the file."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
-        if len(kept) < len(self.entries):
-            try:
-                self._write(kept)
-            except DiskFull:
-                self._set(kept)
-                self.is_saved = False
+        try:
+            return self.truncate_from_end(end_offset)
+        except DiskFull:
+            self._set(kept)
+            self.is_saved = False
+            return True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins here now: the epoch in which it does begins here too, those before it are gone."""
@@ -126,10 +128,6 @@ class LeaderEpochs:
             if kept != self.entries:  # memory alone: a start cuts the file too
                 self._set(kept)
                 self.is_saved = False
-
-    def clear(self) -> None:
-        if self.entries:
-            self._write([])
 
     def _write(self, entries: list[EpochStart]) -> None:
         replace_file(self.disk, self.path, self._content(entries))

@@ -37,9 +37,18 @@ class Flush:
             file.sync()
         try:
             with log.naming:
-                if not log.is_gone:
+                if log.cuts != self.cuts:
+                    self.has_epochs = False  # of the log as it is now: the cut has written those
+                elif not log.is_gone:
                     replace_files(log.disk, self.epochs)
         except DiskFull:  # what is synced is synced, but a start will still need the batches to know their epochs
             self.has_epochs = False
         if self.new_names:
-            log.disk.sync_folder(log.folder)
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        try:
+            self.log.disk.sync_folder(self.log.folder)
+        except DiskFull:  # no descriptor was left: the next flush has to
+            self.log.has_new_names = True
+            raise

@@ -267,13 +267,12 @@ class LogFolder:
         """Retention, producers that have gone, files that nobody has read of late. Gives what removes the files whose time has
         come: that takes long, and may be called on any thread. `steady_ms` is a clock that nobody sets: whoever produced a moment
         ago by it is not forgotten, whatever day it is said to be."""
-        due: list[Callable[[], None]] = []
         for log in self.logs.values():
             log.delete_expired(now_ms)
             log.producers.remove_expired(steady_ms)
-            due += log.deletions_due(now_ms)
             for segment in log.segments[:-1]:
                 segment.release()
+        due = [remove for log in self.logs.values() for remove in log.deletions_due(now_ms)]  # forgotten by the logs from now on
         due += [partial(self.disk.remove_folder, path) for due_ms, path in self.deletions if due_ms <= now_ms]
         self.deletions = [entry for entry in self.deletions if entry[0] > now_ms]
         return due
@@ -324,7 +323,7 @@ class LogFolder:
             for log in [*self.logs.values(), *self.futures.values()]:
                 log.close(now_ms)
             self.checkpoint()
-            if is_whole and all(log.damage is None for log in self.logs.values()):
+            if is_whole and all(log.damage is None and log.is_settled for log in self.logs.values()):
                 write_clean_shutdown(self.disk, self._file(CLEAN_SHUTDOWN), broker_epoch)
         finally:
             self.lock.release()

@@ -293,7 +293,10 @@ class Log:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 note_batch(producers, segment, header, data, at)
         except DiskFull:
-            self._take_back(segment, position)
+            try:
+                self._take_back(segment, position)
+            except DiskFull as error:  # no descriptor was left: the file holds what the log does not know of
+                raise self.disk.fail(error) from error
             raise
         self.end_offset = producers.map_end_offset = batches[-1][1].next_offset
 
@@ -301,7 +304,7 @@ class Log:
         """Undoes a write of which not all could be noted, for want of room. Needs none itself."""
         end_offset = self.end_offset
         segment.take_back(position, end_offset)
-        self.epochs.take_back(end_offset)
+        self._cut_epochs(self.epochs.take_back, end_offset)
         self.producers.map_end_offset = -1  # it knows too much
         self.reload_producers(end_offset)
         self.producers.on_high_watermark(self.high_watermark)
@@ -394,7 +397,7 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Cuts off every batch that ends at or past an offset; gives whether there were any."""
         if offset >= self.end_offset:
-            self.epochs.truncate_from_end(offset)  # a leader's that wrote nothing
+            self._cut_epochs(self.epochs.truncate_from_end, offset)  # a leader's that wrote nothing
             return False
         if offset < self.bases[0]:
             self.reset_to(offset, now_ms)
@@ -403,7 +406,7 @@ class Log:
         self.is_settled = False
         end_offset = self.segments[keep - 1].next_offset(before=offset)
         self._lower_recovery_point(end_offset)
-        self.epochs.truncate_from_end(end_offset)  # a start that finds the batches still there learns them again
+        self._cut_epochs(self.epochs.truncate_from_end, end_offset)  # a start that still finds the batches learns them again
         try:
             self._cut(keep, offset, end_offset, now_ms)
         except DiskFull as error:  # no descriptor was left: it can be neither finished nor undone
@@ -425,7 +428,7 @@ class Log:
     def reset_to(self, offset: int, now_ms: int) -> None:
         """Throws everything away and begins anew at an offset."""
         self._lower_recovery_point(offset)
-        self.epochs.clear()
+        self._cut_epochs(self.epochs.truncate_from_end, 0)
         dropped = FileState.DELETED  # by a reset that had no room to begin anew
         self._drop_segments([segment for segment in self.segments[::-1] if segment.state is not dropped], now_ms)
         self.segments = [Segment(self.disk, self.folder, offset, self.config, created_ms=now_ms)]
@@ -435,6 +438,11 @@ class Log:
         self.start_offset = self.end_offset = self.high_watermark = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.damage = None
+
+    def _cut_epochs(self, cut: Callable[[int], bool], end_offset: int) -> None:
+        """A flush under way on a thread writes those that it knows before, or not at all."""
+        with self.naming:
+            self.cuts += cut(end_offset)
 
     def _sync_cut(self) -> None:
         """What was cut off must not come back after a power loss: epochs on disk would then speak of other records."""
@@ -594,5 +602,5 @@ class Log:
             flush.new_names = True
             flush.run()
             self.finish_flush(flush, now_ms)
-            self.is_settled = True
+            self.is_settled = flush.has_epochs
         self.delete_due(now_ms)

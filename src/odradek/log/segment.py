@@ -106,12 +106,18 @@ class Segment:
         self._bytes_since_entry = 0
         self._boundaries: dict[int, int] = {}
         if new:
-            self._file = disk.open(self.path(FileKind.LOG), create=True)
-            assert self._file.size == 0, f"{self._file.path} is not new"
-            if self.is_preallocated:
-                self._file.allocate(config.segment_bytes)
-            self.index.save()
-            self.time_index.save()
+            try:
+                self._make(config)
+            except DiskFull:
+                self.remove()  # the log may grow past its begin before there is room for it
+                raise
+
+    def _make(self, config: LogConfig) -> None:
+        self._file = self.disk.open(self.path(FileKind.LOG), create=True)
+        assert self._file.size == 0, f"{self._file.path} is not new"
+        if self.is_preallocated:
+            self._file.allocate(config.segment_bytes)
+        self.save_indexes()
 
     def path(self, kind: FileKind) -> str:
         return f"{self.folder}/{file_name(self.base_offset, kind, self.state)}"
@@ -275,6 +281,15 @@ class Segment:
             self._max_timestamp = self._read_max_timestamp()
         return self._max_timestamp
 
+    def _timestamp_before(self) -> tuple[int, int]:
+        """The same for what is written next. Where batches cannot be read, none of theirs counts: who reads them is told."""
+        if self._max_timestamp is None:
+            try:
+                self._max_timestamp = self._read_max_timestamp()
+            except ProtocolError:
+                self._max_timestamp = self.time_index.last()
+        return self._max_timestamp
+
     def _read_max_timestamp(self) -> tuple[int, int]:
         timestamp, offset = self._time_entry(self.time_index.last)
         start = self.locate(offset) if timestamp >= 0 else (0, None)
@@ -373,7 +388,7 @@ class Segment:
         """Keeps the indexes up with a batch."""
         greatest = self._max_timestamp
         if greatest is None:
-            greatest = self.max_timestamp()
+            greatest = self._timestamp_before()
         if header[8] > greatest[0]:  # its max timestamp
             greatest = self._max_timestamp = (header.max_timestamp, header.last_offset)
         if self._bytes_since_entry > self.interval_bytes:
@@ -479,7 +494,7 @@ class Segment:
         """Nothing more comes: the time index gets its last entry, and both indexes are saved and freed."""
         self.is_synced = False
         self._boundaries.clear()  # who reads it from now on looks at what is there: it may rot
-        timestamp, offset = self.max_timestamp()
+        timestamp, offset = self._timestamp_before()
         if timestamp >= 0:
             self.time_index.append(timestamp, offset)
         self.index.let_go()
