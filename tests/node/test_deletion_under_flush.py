@@ -1,4 +1,4 @@
-"""Topics that are deleted while their segments are being flushed: the node goes on."""
+"""Topics that are deleted while their segments are being flushed, or looked into: the node goes on."""
 
 import asyncio
 from pathlib import Path
@@ -9,13 +9,15 @@ from odradek.wire.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceResponse,
 )
 from tests.clients.server import serving
 from tests.node.disks import Gate, SlowDisk
-from tests.node.inside import connected, new_node, produce_request, running, until
+from tests.node.inside import NOW_MS, connected, new_node, produce_request, running, until
 from tests.node.socket_client import SocketClient
 
 TOPICS = 25
@@ -65,3 +67,46 @@ def test_a_flush_that_has_waited_for_another_until_its_topic_was_deleted_fails_n
             assert node.partitions.folders
 
     asyncio.run(run())
+
+
+def test_a_look_up_by_time_ends_when_its_topic_is_deleted_and_looks_into_no_other_of_that_name(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            assert await client.create("t", 1, internal_segment_bytes="2000", file_delete_delay_ms="0") == ErrorCode.NONE
+            for _ in range(SEGMENTS):
+                assert await client.produce("t", bytes(1500)) == ErrorCode.NONE
+
+    async def look() -> None:
+        gate = Gate(lambda operation, _: operation == "warm")
+        disk = SlowDisk(gate)
+        async with (
+            running(new_node(tmp_path, lambda: disk)) as node,
+            connected(node) as reader,
+            connected(node) as client,
+        ):
+            log = node.partitions.by_name["t"][0].log
+            disk.cold |= {f"{log.folder}/{base:020}.log" for base in log.bases}
+            gate.close()
+            try:
+                reader.send(by_time("t", NOW_MS * 2), 7)
+                await until(lambda: gate.waiting == 1)
+                request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+                assert not (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code
+                await until(lambda: not (tmp_path / "data" / "t-0").exists())
+                assert await client.create("t") == ErrorCode.NONE
+                new = node.partitions.by_name["t"][0].log
+            finally:
+                gate.open()
+            answer = await reader.receive(ListOffsetsResponse, 7)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert disk.failure is None
+            assert {name.partition(".")[0] for name, _ in disk.names(new.folder)} == {"0" * 20, "partition"}
+            assert await client.produce("t", b"new") == ErrorCode.NONE
+
+    asyncio.run(fill())
+    asyncio.run(look())
+
+
+def by_time(topic: str, timestamp: int) -> ListOffsetsRequest:
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])])

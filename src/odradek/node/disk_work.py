@@ -44,8 +44,11 @@ class DiskWork:
         return self.loop.run_in_executor(self._batch_threads, function)
 
     async def patiently(self, log: Log, look: Callable[[], Result]) -> Result:
-        """Looks something up in a log, here; what is not in memory is read in on a thread first."""
+        """Looks something up in a log, here; what is not in memory is read in on a thread first. By its name another log may be
+        found when it is gone."""
         while True:
+            if log.is_gone:
+                raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.folder} is deleted, or elsewhere")
             log.disk.is_hasty = True
             try:
                 return look()
