@@ -273,6 +273,10 @@ class Partitions:
         if state.leader in (NO_LEADER, self.node_id) or self.node_id in state.isr or is_eligible:
             return False
         assert log.damage is not None
+        self.replication.stop((topic.id, index))  # what is under way is of the log as it was
+        if log.is_being_written:
+            self.unmade[topic.id, index] = None  # tried again when the thread is done
+            return False
         logger.warning("%s is damaged (%s): it is copied anew from node %d", log.folder, log.damage.reason, state.leader)
         try:
             log.reset_to(log.start_offset, self.now_ms())
