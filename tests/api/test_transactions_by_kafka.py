@@ -3,6 +3,9 @@
 A program is a random walk over what a producer may do with one transactional id, rightly or wrongly: with the epoch that it was
 told last, or with an older one as a zombie has it; in the manner of version 1 and of version 2, and mixed. Producer ids differ,
 and are compared by the order in which they were told. What is to be tried again is, on both sides, until it is settled.
+
+In one thing they differ, and it is left out: Kafka aborts an open transaction also for a zombie that wants to go on, and fences
+its healthy producer; Odradek refuses the zombie.
 """
 
 import random
@@ -136,6 +139,10 @@ class Side:
 
     def producer(self, who: int) -> tuple[int, int]:
         return self.told[max(len(self.told) - 1 - who, 0)]
+
+    def is_zombie_in_an_open_transaction(self, step: Step) -> bool:
+        is_old = step.name == "go on" and bool(self.told) and self.producer(step.who) != self.producer(0)
+        return is_old and self.describe()[1] == "Ongoing"
 
     # -- steps
 
@@ -311,6 +318,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
 def test_the_same_requests_get_the_same_answers(servers: tuple[Broker, Broker], seed: int) -> None:
     kafka, odradek = (Side(server, f"program-{seed}") for server in servers)
     for number, step in enumerate(program(seed)):
+        if odradek.is_zombie_in_an_open_transaction(step):
+            continue
         expected, found = kafka.take(step), odradek.take(step)
         assert found == expected, f"step {number}: {step}"
     assert odradek.left() == kafka.left()

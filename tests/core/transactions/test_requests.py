@@ -72,6 +72,24 @@ def test_an_open_transaction_is_aborted_before_a_new_producer_may_begin() -> Non
     assert host.add(producer, A) == [FENCED]
 
 
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_who_goes_on_from_an_epoch_that_is_over_leaves_the_open_transaction_alone(is_its_own: bool) -> None:
+    host = Host()
+    producer = host.begun()
+    current = host.init(*producer)[1:] if is_its_own else host.begun()
+    assert host.add(current, A) == [NONE]
+    assert host.init(*producer)[0] is FENCED
+    assert host.init(*producer, version=3)[0] is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert host.end(current)[0] is NONE
+
+
+def test_who_goes_on_from_the_current_epoch_has_its_open_transaction_aborted() -> None:
+    host, producer = ongoing()
+    assert host.init(*producer)[0] is CONCURRENT
+    host.write_markers()
+    assert host.init(*producer) == (NONE, 1001, 1)
+
+
 def test_a_producer_whose_transaction_timed_out_may_go_on_in_version_2() -> None:
     host, producer = ongoing()
     host.pass_time(2 * TIMEOUT_MS)

@@ -135,6 +135,9 @@ def check_init(coordinator: "TransactionCoordinator", entry: "Entry", message: I
         is_retry = message.producer_id == transaction.previous_producer_id and is_exhausted(message.producer_epoch)
         if message.producer_id != transaction.producer_id and not is_retry:
             return ErrorCode.PRODUCER_FENCED
+        is_current = (message.producer_id, message.producer_epoch) == (transaction.producer_id, transaction.epoch)
+        if transaction.state is State.ONGOING and not is_current:  # a request that comes late, or a zombie's
+            return ErrorCode.PRODUCER_FENCED
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in PREPARED else ErrorCode.NONE
 
 
