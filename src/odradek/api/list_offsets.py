@@ -3,6 +3,7 @@
 v1  one offset for each partition, with its timestamp
 v2  isolation level; throttle time
 v4  leader epochs
+v5  clients know OFFSET_NOT_AVAILABLE
 v6  flexible encoding
 v7  the offset of the greatest timestamp (-3)
 v8  the earliest offset on this node's own disk (-4)
@@ -28,6 +29,7 @@ EARLIEST_PENDING_UPLOAD = -6
 SINCE = {LATEST: 1, EARLIEST: 1, GREATEST_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 NEVER = 2**15
 EPOCHS_SINCE = 4
+NOT_AVAILABLE_SINCE = 5
 
 CONSUMER = -1
 DEBUGGER = -2
@@ -67,21 +69,24 @@ async def look_up(
         if partition is None:
             raise Refused(ctx.node.partitions.why_not(topic, index), "this node does not lead the partition")
         check_epoch(partition, wanted.current_leader_epoch)
-        found = await find(partition, wanted.timestamp, request)
+        found = await find(partition, wanted.timestamp, request, ctx.version)
     except Refused as refused:
         return failed(index, refused.code)
     epoch = found.leader_epoch if ctx.version >= EPOCHS_SINCE else -1
     return PartitionAnswer(partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch)
 
 
-async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> Found:
+async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> Found:
     """The offset for a timestamp, or for one of the special ones."""
+    is_end_unknown = request.replica_id == CONSUMER and partition.is_behind
     if request.replica_id == CONSUMER:
         end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
     else:
         end = partition.log_end
     match timestamp:
         case -1:
+            if is_end_unknown:
+                raise not_available(version)
             return Found(-1, end, partition.leader_epoch)
         case -2 | -4:
             return Found(-1, partition.log_start, partition.epoch_of(partition.log_start))
@@ -91,7 +96,18 @@ async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest
             found = await partition.offset_of_max_timestamp()
         case _:
             found = await partition.offset_for_timestamp(timestamp)
-    return found if found is not None and found.offset < end else NOTHING
+    if found is not None and found.offset < end:
+        return found
+    if is_end_unknown:
+        raise not_available(version)
+    return NOTHING
+
+
+def not_available(version: int) -> Refused:
+    """A new leader does not know yet what its predecessor had committed, and told consumers: to them its end, or that nothing is
+    there, would go back (KIP-207)."""
+    code = ErrorCode.OFFSET_NOT_AVAILABLE if version >= NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
+    return Refused(code, "the high watermark is still below the start of this leader's epoch")
 
 
 def failed(index: int, code: ErrorCode) -> PartitionAnswer:

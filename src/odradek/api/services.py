@@ -162,6 +162,11 @@ class Partition(Readable, Protocol):
     deletions: dict[Reader, None]  # told when a log, this or a follower's, has noted where it starts
 
     @property
+    def is_behind(self) -> bool:
+        """Whether what is known to be committed ends before this leader's epoch begins."""
+        ...
+
+    @property
     def low_watermark(self) -> int:
         """Below it no replica that can be reached has anything; -1 while one of them has not fetched."""
         ...

@@ -75,6 +75,10 @@ class Partition(Readable):
         self.is_plain = self.is_simple and self.writing.is_at_once
 
     @property
+    def is_behind(self) -> bool:
+        return self.leader.high_watermark < self.leader.epoch_start
+
+    @property
     def low_watermark(self) -> int:
         return self.leader.low_watermark(self.log.lasting_start, self.host.monotonic_ms())
 
