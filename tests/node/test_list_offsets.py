@@ -10,6 +10,7 @@ from odradek.api import list_offsets
 from odradek.client.admin import Admin, Offset
 from odradek.client.consumer import Consumer
 from odradek.client.records import TopicPartition
+from odradek.core.partition.broker_session import NEVER_MS
 from odradek.node.node import Node
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -56,6 +57,26 @@ def test_a_new_leader_tells_no_end_before_it_knows_what_was_committed_in_the_epo
             leader.epoch_start = 10
             assert await told(client, LATEST, isolation=isolation) == (NONE, 10)
             assert await told(client, later_ms, isolation=isolation) == (NONE, -1)
+
+    asyncio.run(run())
+
+
+def test_a_leader_of_the_past_tells_consumers_no_end(tmp_path: Path) -> None:
+    """Who leads now may have told a later one: to a reader that has been there, records would be lost."""
+
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create("orders")
+            assert await client.produce("orders", *[b"x"] * 10) == NONE
+            session = node.partitions.session
+            until_ms, session.certain_until_ms = session.certain_until_ms, NEVER_MS
+            for timestamp in (LATEST, NOW_MS + 1):
+                assert await told(client, timestamp) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            assert await told(client, EARLIEST) == (NONE, 0)
+            assert await told(client, NOW_MS) == (NONE, 0)  # it was committed
+            assert await told(client, LATEST, replica=FOLLOWER) == (NONE, 10)
+            session.certain_until_ms = until_ms
+            assert await told(client, LATEST) == (NONE, 10)
 
     asyncio.run(run())
 

@@ -78,15 +78,15 @@ async def look_up(
 
 async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> Found:
     """The offset for a timestamp, or for one of the special ones."""
-    is_end_unknown = request.replica_id == CONSUMER and partition.is_behind
-    if request.replica_id == CONSUMER:
+    is_consumer, is_behind = request.replica_id == CONSUMER, partition.is_behind
+    if is_consumer:
         end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
     else:
         end = partition.log_end
     match timestamp:
         case -1:
-            if is_end_unknown:
-                raise not_available(version)
+            if is_consumer:
+                check_end(partition, is_behind, version)
             return Found(-1, end, partition.leader_epoch)
         case -2 | -4:
             return Found(-1, partition.log_start, partition.epoch_of(partition.log_start))
@@ -98,9 +98,17 @@ async def find(partition: Partition, timestamp: int, request: ListOffsetsRequest
             found = await partition.offset_for_timestamp(timestamp)
     if found is not None and found.offset < end:
         return found
-    if is_end_unknown:
-        raise not_available(version)
+    if is_consumer:
+        check_end(partition, is_behind, version)
     return NOTHING
+
+
+def check_end(partition: Partition, is_behind: bool, version: int) -> None:
+    """Before a consumer is told where the partition ends, or that something is not there: refused when that may be less than
+    another leader told."""
+    partition.check_certain()
+    if is_behind:
+        raise not_available(version)
 
 
 def not_available(version: int) -> Refused:
