@@ -105,6 +105,34 @@ def test_who_could_not_ask_where_the_log_of_its_leader_begins_asks_again() -> No
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("change", ["nothing", "stopped", "begun anew"])
+def test_a_watermark_that_comes_while_a_thread_writes_is_taken_afterwards(change: str) -> None:
+    """The leader counts it as told: on a partition where nothing happens it would not come again."""
+
+    async def story() -> None:
+        follower, log, moved = follower_of(1), CutLog(), list[int]()
+        log.is_being_written = True
+        log.move_high_watermark = moved.append  # type: ignore[attr-defined]
+        replication = replication_from(0, {follower: cast("Log", log)})
+        replication.read, replication.partitions.copied_anew = {}, {}
+        replication.take_watermarks = partial(Replication.take_watermarks, replication)  # type: ignore[method-assign]
+
+        async def idle(_: Log) -> None:
+            log.is_being_written = False
+            if change == "stopped":
+                del replication.logs[follower]
+            elif change == "begun anew":
+                log.end_offset = 0
+
+        replication.partitions.writing_of = lambda _: SimpleNamespace(idle=idle)  # type: ignore[assignment,method-assign,return-value]
+        source = Source(replication, 9, 0)
+        await source._take(Work(follower, TAKE_WATERMARKS, FetchResponse.PartitionData(high_watermark=2)))
+        assert moved == ([2] if change == "nothing" else [])
+        await source.close()
+
+    asyncio.run(story())
+
+
 def test_a_fault_in_what_is_done_with_an_answer_is_told_and_stops_nobody_from_following() -> None:
     async def story() -> None:
         follower, log, told = follower_of(1), CutLog(), list[str]()

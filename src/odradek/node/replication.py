@@ -163,9 +163,12 @@ class Source:
         replication = self.replication
         log = replication.logs[follower]
         if log.is_being_written:  # still for the leader that this node was
+            end_offset = log.end_offset
             await replication.partitions.writing_of(log).idle(log)
-            follower.is_asking = False  # whatever was to be done comes up again
-            return
+            is_as_asked = follower in replication.logs and log.end_offset == end_offset
+            if step.action is not Action.TAKE_WATERMARKS or not is_as_asked:
+                follower.is_asking = False  # whatever was to be done comes up again, but watermarks are told once
+                return
         try:
             match step.action:
                 case Action.APPEND:
