@@ -37,9 +37,13 @@ RULES = ReplicationRules()
 def with_topic(image: MetadataImage, *replicas: int, min_isr: int = 1) -> MetadataImage:
     image.replay(TopicRecord(name="t", topic_id=TOPIC))
     image.replay(ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value=str(min_isr)))
+    return with_partition(image, 0, *replicas)
+
+
+def with_partition(image: MetadataImage, number: int, *replicas: int) -> MetadataImage:
     image.replay(
         PartitionRecord(
-            partition_id=0,
+            partition_id=number,
             topic_id=TOPIC,
             replicas=list(replicas),
             isr=list(replicas),
@@ -132,6 +136,15 @@ def test_below_the_minimum_who_leaves_stays_eligible() -> None:
         replayed(image, fence(image, broker, RULES).records)
     found = partition(image)
     assert (found.leader, found.isr, found.elr) == (3, (3,), (2,))
+
+
+def test_who_stays_eligible_is_decided_by_the_replicas_of_its_own_partition() -> None:
+    """A reassignment may give each partition of a topic as many as it likes; by those its leader knows how many have to be in
+    sync."""
+    image = with_partition(with_topic(cluster([1, 2]), 2, min_isr=2), 1, 1, 2)
+    replayed(image, fence(image, 1, RULES).records)
+    found = image.topics["t"].partitions[1]
+    assert (found.leader, found.isr, found.elr) == (2, (2,), (1,))
 
 
 def test_an_unclean_leader_is_elected_where_the_topic_allows_it() -> None:

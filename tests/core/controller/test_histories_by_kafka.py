@@ -1,7 +1,8 @@
 """Random histories of a cluster: Apache Kafka's controller and ours are asked the same, write the same records, answer the same.
 
-Three things are ours: a broker that is fenced is not fenced once more, one that said goodbye may register again at once, and who
-is no replica any more is not eligible to lead. Kafka waits for such a one, which has no log: from there on histories part.
+Four things are ours: a broker that is fenced is not fenced once more, one that said goodbye may register again at once, who is
+no replica any more is not eligible to lead, and as many as a partition has replicas are enough in sync. Kafka waits for one that
+has no log, and counts the replicas of the topic's first partition: from there on histories part.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from odradek.core.controller.controller import Controller, ControllerConfig
 from odradek.core.controller.decision import Decision
-from odradek.core.metadata.features import KNOWN
+from odradek.core.metadata.features import ELR_VERSION, KNOWN
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import Refused
 from odradek.wire.log_records import decode_metadata_record, encode_metadata_record
@@ -38,6 +39,7 @@ from tests.kafka.oracle import Oracle
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"strict": b"strict topic 16b", "unclean": b"unclean topic16b"}
 PARTITIONS = 2
+STRICT_MINIMUM = 2
 TIMEOUT_MS = 9_000
 VERSIONS = {43: 2, 45: 1, 56: 3, 62: 4, 63: 2, 64: 0, 73: 0}
 
@@ -56,7 +58,7 @@ class Both:
         self.image = MetadataImage()
         first: list[tuple[Message, int]] = [
             (FeatureLevelRecord(name="metadata.version", feature_level=level), 0),
-            (FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=int(elr)), 0),
+            (FeatureLevelRecord(name=ELR_VERSION, feature_level=int(elr)), 0),
             (ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"), 0),
         ]
         self.controller = Controller(
@@ -81,7 +83,7 @@ class Both:
         """Compares the records, and has ours replay its own."""
         written = [] if ours is None else [encode_metadata_record(*record).hex() for record in ours.records]
         expected = [record for record in theirs.get("records", []) if not self.is_fenced_again(record)]
-        if any(self.has_strangers(record) for record in expected):
+        if self.has_other_minimum() or any(self.has_strangers(record) for record in expected):
             reject()
         assert readable(written) == readable(expected)
         next_offset = self.controller.next_offset + max(len(written), len(theirs.get("records", [])))
@@ -94,6 +96,13 @@ class Both:
         change = decode_metadata_record(bytes.fromhex(record))[0]
         is_fence = isinstance(change, BrokerRegistrationChangeRecord) and change.fenced == 1
         return is_fence and self.image.brokers[change.broker_id].fenced  # type: ignore[attr-defined]
+
+    def has_other_minimum(self) -> bool:
+        """Whether who stays eligible is decided by another number of replicas than the first partition of the topic has."""
+        if not self.image.features.get(ELR_VERSION, 0) or "strict" not in self.image.topics:
+            return False
+        partitions = self.image.topics["strict"].partitions.values()
+        return len({min(len(each.replicas), STRICT_MINIMUM) for each in partitions}) > 1
 
     def has_strangers(self, record: str) -> bool:
         """Whether it has eligible leaders that are no replicas."""
@@ -273,7 +282,8 @@ def topics(level: int) -> list[tuple[Message, int]]:
     records: list[tuple[Message, int]] = []
     for name, topic_id in TOPICS.items():
         records.append((TopicRecord(name=name, topic_id=topic_id), 0))
-        setting, value = ("unclean.leader.election.enable", "true") if name == "unclean" else ("min.insync.replicas", "2")
+        strict = ("min.insync.replicas", str(STRICT_MINIMUM))
+        setting, value = ("unclean.leader.election.enable", "true") if name == "unclean" else strict
         records.append((ConfigRecord(resource_type=2, resource_name=name, name=setting, value=value), 0))
         for number in range(PARTITIONS):
             replicas = [BROKERS[(number + place) % len(BROKERS)] for place in range(3)]

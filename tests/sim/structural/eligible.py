@@ -66,7 +66,7 @@ class EligibleChecks:
     def _check_change(self, image: MetadataImage, key: TopicIdPartition, *, is_cleared: bool) -> None:
         topic = image.topics_by_id[key[0]]
         before, state = self.states.get(key), topic.partitions[key[1]]
-        is_enough = len(state.isr) >= effective_min_insync_replicas(image, topic.name, RULES)
+        is_enough = len(state.isr) >= effective_min_insync_replicas(image, topic.name, key[1], RULES)
         if before is None or is_cleared or is_enough or state.recovery_state == RECOVERING:
             return
         self.changes += 1

@@ -35,11 +35,11 @@ def topic_setting(image: MetadataImage, topic: str, name: str) -> str | None:
     return None
 
 
-def effective_min_insync_replicas(image: MetadataImage, topic: str, rules: ReplicationRules) -> int:
-    """Never more than there are replicas."""
+def effective_min_insync_replicas(image: MetadataImage, topic: str, number: int, rules: ReplicationRules) -> int:
+    """Never more than the partition has replicas, as for its leader: partitions of a topic may have different ones."""
     value = topic_setting(image, topic, MIN_INSYNC_REPLICAS)
     wanted = rules.min_insync_replicas if value is None else int(value)
-    return min(wanted, len(image.topics[topic].partitions[0].replicas))
+    return min(wanted, len(image.topics[topic].partitions[number].replicas))
 
 
 def may_elect_unclean(image: MetadataImage, topic: str, rules: ReplicationRules) -> bool:
@@ -75,7 +75,7 @@ def partition_change(
 
     if election is None:
         election = Election.UNCLEAN if may_elect_unclean(image, topic, rules) else Election.ONLINE
-    minimum = effective_min_insync_replicas(image, topic, rules)
+    minimum = effective_min_insync_replicas(image, topic, number, rules)
     return PartitionChange(image, topic_id, number, minimum, may_lead or is_active, election)
 
 
