@@ -18,6 +18,7 @@ from odradek.api import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
 from odradek.api.context import Context
 from odradek.api.operations import ON_GROUPS
@@ -25,6 +26,7 @@ from odradek.core.config.broker import BrokerConfig
 from odradek.core.coordinator.partitioning import partition_of
 from odradek.core.metadata.brokers import Broker, Endpoint
 from odradek.core.metadata.image import MetadataImage
+from odradek.core.transactions.transaction import TopicIndex
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.frames import decode_response
@@ -41,8 +43,10 @@ from odradek.wire.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     PartitionRecord,
+    RemoveTopicRecord,
     SyncGroupRequest,
     TopicRecord,
+    TxnOffsetCommitRequest,
 )
 from tests.core.groups.host import Host
 from tests.node.inside import SETTINGS
@@ -79,6 +83,12 @@ class Groups:
     async def ask_all(self, request: Message, ctx: Context) -> tuple[list[Message], ErrorCode]:
         return [self.answer(request, ctx)], self.error or ErrorCode.NONE
 
+    def place_of(self, _: str) -> tuple[Any, TopicIndex]:
+        return SimpleNamespace(verify=lambda *_, **__: object()), ("__consumer_offsets", 0)
+
+    async def ask_verified(self, group_id: str, request: Message, ctx: Context, _: object) -> Message | ErrorCode:
+        return await self.ask(group_id, request, ctx)
+
     def answer(self, request: Message, ctx: Context) -> Message:
         return self.host.answer(self.host.send_as_it_is(request, ctx.version))
 
@@ -89,6 +99,7 @@ class Node:
         self.image = MetadataImage()
         self.groups = Groups(self.image)
         self.created: list[str] = []
+        self.meanwhile: list[Callable[[], None]] = []  # happens while a coordinator of transactions is asked
         self.make_topic("t", TOPIC_ID, 2)
         broker = Broker(id=1, epoch=1, incarnation_id=bytes(16), listeners={}, features={}, fenced=False)
         broker.listeners["PLAINTEXT"] = Endpoint("here", 9092, 0)
@@ -113,6 +124,11 @@ class Node:
             self.created.append(name)
             self.make_topic(name, name[-16:].encode(), 50)
         return {}
+
+    async def enlist(self, _id: str, _producer: int, _epoch: int, places: list[TopicIndex], **_: bool) -> dict[Any, ErrorCode]:
+        for happen in self.meanwhile:
+            happen()
+        return dict.fromkeys(places, ErrorCode.NONE)
 
     async def followed(self) -> None:
         pass  # what is in the image is there
@@ -161,6 +177,25 @@ def commit(node: Node, version: int, *partitions: int, **more: Any) -> dict[int,
     return {found.partition_index: ErrorCode(found.error_code) for topic in answer.topics for found in topic.partitions}
 
 
+def commit_transactionally(node: Node, version: int, *topics: tuple[str, bytes]) -> dict[str | bytes, ErrorCode]:
+    kind = TxnOffsetCommitRequest
+    partition = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="m")
+    has_ids = version >= 6
+    asked = [
+        kind.TxnOffsetCommitRequestTopic(
+            name="" if has_ids else name, topic_id=topic_id if has_ids else bytes(16), partitions=[partition]
+        )
+        for name, topic_id in topics
+    ]
+    request = kind(transactional_id="x", group_id="g", producer_id=7, producer_epoch=0, topics=asked)
+    answer = node.call(txn_offset_commit, request, version)
+    return {
+        topic.topic_id if has_ids else topic.name: ErrorCode(found.error_code)
+        for topic in answer.topics
+        for found in topic.partitions
+    }
+
+
 def test_every_version_that_kafka_advertises_is_served() -> None:
     for module in MODULES:
         api = APIS[module.KEY]
@@ -174,6 +209,27 @@ def test_offsets_are_committed_with_the_topics_id_in_every_version(node: Node, v
     (record,) = node.groups.host.log
     assert cast("Any", record.key).topic == "t"
     assert cast("Any", record.value).topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False])
+@pytest.mark.parametrize("version", [5, 6])
+def test_no_offset_is_committed_for_a_topic_that_goes_while_its_transaction_is_looked_for(
+    node: Node, version: int, is_made_anew: bool
+) -> None:
+    """Under the id of the old topic it would hide what is committed for the new one."""
+    node.make_topic("u", OTHER_ID, 1)
+    node.meanwhile.append(lambda: node.image.replay(RemoveTopicRecord(topic_id=TOPIC_ID)))
+    if is_made_anew:
+        node.meanwhile.append(lambda: node.make_topic("t", b"n" * 16, 2))
+    found = commit_transactionally(node, version, ("t", TOPIC_ID), ("u", OTHER_ID))
+    if version >= 6:
+        assert found == {TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_ID, OTHER_ID: ErrorCode.NONE}
+    else:
+        assert found == {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "u": ErrorCode.NONE}
+    assert [cast("Any", record.key).topic for record in node.groups.host.log] == ["u"]
+    node.meanwhile[:] = [lambda: node.image.replay(RemoveTopicRecord(topic_id=OTHER_ID))]
+    assert ErrorCode.NONE not in commit_transactionally(node, version, ("u", OTHER_ID)).values()
+    assert len(node.groups.host.log) == 1
 
 
 def test_what_does_not_exist_is_refused_and_the_rest_committed(node: Node) -> None:

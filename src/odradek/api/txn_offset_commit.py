@@ -19,6 +19,8 @@ ABORTABLE_SINCE = 4
 ADDS_PARTITIONS_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
+Answered = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+
 
 async def handle(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffsetCommitResponse:
     has_ids = ctx.version >= TOPIC_IDS_SINCE
@@ -30,10 +32,23 @@ async def handle(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffsetComm
     except Refused as error:
         answer = refusal(request, error.code, ctx.version)
     else:
+        refused += refuse_gone(request, ctx, has_ids=has_ids)
+        if not request.topics:
+            return TxnOffsetCommitResponse(topics=refused)
         found = await ctx.node.groups.ask_verified(request.group_id, request, ctx, verification)
         answer = refusal(request, found, ctx.version) if isinstance(found, ErrorCode) else found
     assert isinstance(answer, TxnOffsetCommitResponse)
     return TxnOffsetCommitResponse(topics=[*refused, *answer.topics])
+
+
+def refuse_gone(request: TxnOffsetCommitRequest, ctx: Context, *, has_ids: bool) -> list[Answered]:
+    """Takes away the topics that were deleted since they were looked up, also where others have their names by now: an offset of
+    the old one would hide those of the new."""
+    there = ctx.node.image.topics_by_id
+    gone = [topic for topic in request.topics if topic.topic_id not in there]
+    request.topics = [topic for topic in request.topics if topic.topic_id in there]
+    error = ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [refused_transactional(topic, error) for topic in gone]
 
 
 async def verify(request: TxnOffsetCommitRequest, ctx: Context) -> object:
