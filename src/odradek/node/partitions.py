@@ -153,6 +153,9 @@ class Partitions:
         for topic in delta.topics_deleted.values():
             await self._delete(topic)
         await self._make_logs(delta)
+        for kind, topic_name in delta.configs:
+            if kind == TOPIC_RESOURCE:
+                self.configure(topic_name)  # before roles: what counts as committed is judged by the new min.insync.replicas
         for topic_id, index in delta.partitions:
             if topic_id in self.image.topics_by_id:
                 self._take_role(self.image.topics_by_id[topic_id], index)
@@ -160,9 +163,6 @@ class Partitions:
         await self._leave(delta)
         if delta.brokers:
             self.advance()
-        for kind, topic_name in delta.configs:
-            if kind == TOPIC_RESOURCE:
-                self.configure(topic_name)
 
     async def _make_logs(self, delta: Delta) -> None:
         """Those that are missing."""
