@@ -141,31 +141,6 @@ def test_a_cut_epoch_is_gone_though_it_has_no_records() -> None:
     assert log.epochs.latest_epoch == 0
 
 
-# -- by epoch
-
-
-@pytest.mark.parametrize(("epoch", "end_offset"), [(0, 10), (1, 20), (2, 24)])
-def test_a_log_is_cut_where_an_epoch_ends(epoch: int, end_offset: int) -> None:
-    log = long_log()
-    assert log.truncate_to_epoch(epoch, NOW_MS) == end_offset
-    assert log.end_offset == end_offset
-
-
-def test_an_epoch_between_two_ends_where_the_older_one_does() -> None:
-    log = new_log()
-    for epoch in (1, 1, 5, 5):
-        add(log, batch(), epoch=epoch)
-    assert log.truncate_to_epoch(3, NOW_MS) == 2
-    assert log.epochs.latest_epoch == 1
-
-
-def test_of_an_unknown_epoch_nothing_is_kept() -> None:
-    log = new_log()
-    add(log, batch(), epoch=4)
-    assert log.truncate_to_epoch(9, NOW_MS) == 0
-    assert log.end_offset == 0
-
-
 # -- the start
 
 

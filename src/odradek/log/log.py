@@ -449,12 +449,6 @@ class Log:
         self.active.file.sync()
         self.disk.sync_folder(self.folder)
 
-    def truncate_to_epoch(self, epoch: int, now_ms: int) -> int:
-        """Cuts the log where an epoch ends in it, for a leader that does not know what follows; gives the new end."""
-        _, end = self.epochs.end_offset_for(epoch, self.end_offset)
-        self.truncate_to(self.start_offset if end < 0 else end, now_ms)
-        return self.end_offset
-
     def _lower_recovery_point(self, offset: int) -> None:
         """Before a cut, which there is none of when it cannot be noted."""
         self.cuts += 1
