@@ -110,6 +110,19 @@ def test_whoever_takes_over_sends_the_markers_again() -> None:
     assert not host.markers
 
 
+def test_whoever_takes_over_gives_the_epoch_of_a_new_producer_to_nobody_else() -> None:
+    """The one before asks for it with the epoch of an end whose answer was lost."""
+    host = Host()
+    producer = host.begun()
+    host.add(producer, A)
+    assert host.end(producer)[0] is NONE
+    host.write_markers()
+    successor = host.begun()
+    host.fail_over()
+    assert host.init(*producer)[0] is ErrorCode.PRODUCER_FENCED
+    assert host.add(successor, A) == [NONE]
+
+
 def test_whoever_takes_over_sends_markers_for_what_is_committed_only() -> None:
     host = Host(is_replicated=True)
     host.send_init()

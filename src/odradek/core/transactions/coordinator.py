@@ -109,6 +109,8 @@ class TransactionCoordinator(Coordinator):
         else:
             if transaction.state in PREPARED and transaction.epoch != entry.transaction.epoch:
                 entry.last_epoch = entry.transaction.epoch if transaction.version >= EPOCH_BUMPED_SINCE else NO_EPOCH
+            elif transaction.state is State.EMPTY:
+                entry.last_epoch = NO_EPOCH  # a producer that asked in a life before this: which one, nobody knows any more
             if transaction.state is not entry.transaction.state:
                 entry.opened_ms = None
             entry.transaction, entry.offset = transaction, offset
