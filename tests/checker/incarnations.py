@@ -97,18 +97,21 @@ class Telling:
                     known[topic_id] = Incarnation(f"{name}@{topic_id}", min(unnamed, default=0))
 
     def _note_groups(self, events: Sequence[AnyEvent]) -> None:
-        """What coordinators have spoken of."""
+        """What coordinators have spoken of: of a commit that was acknowledged in part, the topics of that part."""
         for at, event in enumerate(events):
-            spoken: AnyEvent = event
             if isinstance(event, CommitBegun | history.CommittedAsked):
                 self.begun[event.id] = at, event
-                continue
-            if isinstance(event, history.CommitEnded) and event.acknowledged:
-                spoken = self.begun[event.id][1]
-            if isinstance(spoken, CommitBegun | history.CommittedSeen):
-                for name, topic_id in spoken.ids.items():
-                    if name in self.topics:
-                        self.known.setdefault((spoken.group, name), []).append((at, self.topics[name][topic_id].begun))
+            elif isinstance(event, history.CommitEnded):
+                commit = self.begun[event.id][1]
+                assert isinstance(commit, CommitBegun)
+                self._note_spoken(at, commit, {each.topic for each in event.acknowledged})
+            elif isinstance(event, history.CommittedSeen):
+                self._note_spoken(at, event, set(event.ids))
+
+    def _note_spoken(self, at: int, spoken: CommitBegun | history.CommittedSeen, names: set[str]) -> None:
+        for name, topic_id in spoken.ids.items():
+            if name in self.topics and name in names:
+                self.known.setdefault((spoken.group, name), []).append((at, self.topics[name][topic_id].begun))
 
     def _note_records(self, events: Sequence[AnyEvent]) -> None:
         for at, event in enumerate(events):

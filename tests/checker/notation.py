@@ -5,7 +5,7 @@
     r assigned 0            by hand, or with group=g gen=1; `?` is an unknown offset; the word `kept`
     r polls a@0 b@1         with pos=2, tx=1, and the word `committed` for its isolation; `polling` before it begins it
     r revoked | r ended | r moved 7 | r denied 7    where it goes on, by itself or because there is nothing where it was
-    m commits 5 > ok        of group g; `committing 5`, `heard 5 > ok` apart; tx=1
+    m commits 5 > ok        of group g; `committing 5`, `heard 5 > ok` apart; tx=1, and also=u, of which it is always acknowledged
     w sees 5                what is committed; `asks` before it, apart
     p begins tx=1           p commit tx=1 > ok, p abort tx=1 > ok; `ends tx=1` asks for the commit only
     a create t > ok         a delete t > ok, a knows t u; `creating t`, `deleting t`, and `changed > ok` apart
@@ -183,15 +183,20 @@ class Story:
 
     def committing(self, line: Line) -> None:
         id_ = self.begin(line.client, "commit", line.first)
-        positions = [line.position(line.first)]
+        positions = [line.position(line.first), *self.also(line)]
         event = history.CommitBegun(line.at_ms, line.client, id_, "g", positions, line.client, -1, line.transaction, line.ids)
         self.history.add(event)
 
     def heard(self, line: Line) -> None:
         done = [line.position(line.first)]
         acknowledged, refused = (done if line.result == result else [] for result in ("ok", "no"))
+        acknowledged = [*acknowledged, *self.also(line)]
         id_, attempts = self.ids[line.client, "commit", line.first], line.number("attempts") or 1
         self.history.add(history.CommitEnded(line.at_ms, line.client, id_, acknowledged, refused, attempts))
+
+    def also(self, line: Line) -> list[Position]:
+        """What is committed of another topic by the same request."""
+        return [Position(line.options["also"], 0, int(line.first))] if "also" in line.options else []
 
     def asks(self, line: Line) -> None:
         self.history.add(history.CommittedAsked(line.at_ms, line.client, self.begin(line.client, "asks"), "g"))

@@ -124,6 +124,15 @@ RIGHT = {
         w sees 5
         w sees ? id=y
     """,
+    "also when it has acknowledged what was committed beside the new one": """
+        a create t > ok id=x
+        a create u > ok
+        a delete t > ok id=x
+        a create t > ok id=y
+        n commits 3 > no id=y also=u
+        m commits 5 > ok
+        w sees ? id=y
+    """,
     "also to who has asked before": """
         a create t > ok id=x
         m commits 5 > ok
@@ -268,6 +277,18 @@ WRONG = {
         w sees ? id=y
         m commits 5 > ok
         w sees ? id=y
+    """,
+        "committed_offset",
+    ),
+    "and to one that had acknowledged a commit to it, with another topic's": (
+        """
+        a create t > ok id=x
+        a create u > ok
+        a delete t > ok id=x
+        a create t > ok id=y
+        n commits 3 > ok id=y also=u
+        m commits 5 > ok
+        w sees 3 id=y
     """,
         "committed_offset",
     ),
