@@ -158,9 +158,15 @@ class Telling:
         """When nothing of it was on its way any more."""
         at, end = self.ends.get(id_, (NEVER, None))
         is_sure = isinstance(end, history.SendEnded | history.DeletionEnded) and end.outcome == "acknowledged"
-        if isinstance(end, history.SendEnded | history.CommitEnded):
-            is_sure = (is_sure or isinstance(end, history.CommitEnded)) and end.attempts == ONCE
+        if isinstance(end, history.SendEnded):
+            is_sure = is_sure and end.attempts == ONCE
         return at if is_sure else NEVER
+
+    def _end_of_commit(self, id_: int, to: Position) -> int:
+        """When nothing of what it was to commit there was on its way any more: an attempt without an answer may come late."""
+        at, end = self.ends.get(id_, (NEVER, None))
+        answered = [*end.acknowledged, *end.refused] if isinstance(end, history.CommitEnded) and end.attempts == ONCE else []
+        return at if any((each.topic, each.partition) == (to.topic, to.partition) for each in answered) else NEVER
 
     # -- events
 
@@ -291,7 +297,7 @@ class Telling:
         it may be of one or another, it is as if somebody had asked for it whom nobody ever answered."""
         named, unclear = [], []
         for each in event.offsets:
-            topics = self._by_name_committed(event, each.topic)
+            topics = self._by_name_committed(event, each)
             named += [replace(each, topic=topics[0])] if len(topics) == 1 else []
             unclear += [replace(each, topic=topic) for topic in topics] if len(topics) > 1 else []
         yield replace(event, offsets=self._committed_by_id(event, event.offsets))
@@ -316,13 +322,13 @@ class Telling:
         return [replace(each, topic=self._read(each.topic, event.ids, NEVER)) for each in clear]
 
     def _committed_by_name(self, event: CommitBegun, offsets: list[Position]) -> list[Position]:
-        to = [(each, self._by_name_committed(event, each.topic)) for each in offsets]
+        to = [(each, self._by_name_committed(event, each)) for each in offsets]
         return [replace(each, topic=topics[0]) for each, topics in to if len(topics) == 1]
 
-    def _by_name_committed(self, event: CommitBegun, name: str) -> list[str]:
-        if name in event.ids or name not in self.topics:
+    def _by_name_committed(self, event: CommitBegun, to: Position) -> list[str]:
+        if to.topic in event.ids or to.topic not in self.topics:
             return []
-        return self._of_group(event.group, name, self.begun[event.id][0], self._end_of(event.id))
+        return self._of_group(event.group, to.topic, self.begun[event.id][0], self._end_of_commit(event.id, to))
 
 
 def ids_of(event: AnyEvent, names: dict[int, str]) -> list[tuple[str, str]]:

@@ -116,6 +116,13 @@ RIGHT = {
         m heard 5 > ok
         w sees ? id=y
     """,
+    "or one that nobody answered before the deletion": """
+        a create t > ok id=x
+        m commits 5 > ?
+        a delete t > ok id=x
+        a create t > ok id=y
+        w sees 5 id=y
+    """,
     "a coordinator that has not spoken of the new one may tell of the old one": """
         a create t > ok id=x
         m commits 5 > ok
