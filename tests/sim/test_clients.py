@@ -199,6 +199,33 @@ def test_a_member_whose_life_is_over_does_not_begin_another_when_it_falls_out_of
     asyncio.run(fall_out())
 
 
+@pytest.mark.parametrize("kind", [ClassicMember, ModernMember])
+def test_a_member_that_joins_again_commits_all_that_it_has_read_once_more(
+    kind: type[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        program, place = Program("member", Machine(), [], History(), random.Random(0)), Place("orders", 0)
+        member = kind(program, Taste(), Terms("group", ("orders",)))
+        member.fetcher.begin(place, 5)
+
+        async def acknowledge(*_: object) -> ErrorCode:
+            if member.commits == 1:
+                member.rejoin()  # what is under way then may have been taken for another topic's
+            return ErrorCode.NONE
+
+        async def commit() -> int:
+            member._note_read()
+            await member.commit(dict(member._unsent))
+            return member.commits
+
+        monkeypatch.setattr("tests.sim.clients.member.commit", acknowledge)
+        assert [await commit(), await commit()] == [1, 1]
+        member.rejoin()
+        assert [await commit(), await commit(), await commit()] == [2, 3, 3]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     "ask", [lambda program: Administrator(program).elect(Place("orders", 0)), lambda program: Voters(program)._voters()]
 )

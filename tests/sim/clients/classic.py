@@ -70,6 +70,7 @@ class ClassicMember(Member):
                 await self.pause()
 
     def rejoin(self) -> None:
+        super().rejoin()
         self.must_join = True
 
     def _refused(self, code: ErrorCode) -> None:

@@ -91,9 +91,11 @@ class Member(ABC):
         program = self.program
         program.tell(history.MemberEnded(program.at_ms, program.name, self.terms.group, self.member_id, is_crash=True))
 
-    @abstractmethod
     def rejoin(self) -> None:
-        """Has partitions shared out anew, where members do that: a static leader that was away may have missed new ones."""
+        """Commits all that it has read once more: a coordinator that had not heard yet that a topic was made anew may have taken
+        the last commit by its name for the one that is gone. Where members share partitions out, has them do it anew: a static
+        leader that was away may have missed new ones."""
+        self._committed = {}
 
     async def crash(self) -> None:
         """Ends without a word."""
@@ -179,7 +181,7 @@ class Member(ABC):
     async def commit(self, offsets: dict[Place, Committed]) -> ErrorCode:
         """What is of a topic that was made anew since is no longer."""
         async with self._committing:
-            who = self.identity
+            who, known = self.identity, self._committed  # which is another one when all is to be committed once more meanwhile
             offsets = {place: each for place, each in offsets.items() if not self._is_of_another(place, each)}
             if not offsets:
                 return ErrorCode.NONE
@@ -191,7 +193,7 @@ class Member(ABC):
             if code == ErrorCode.NONE:
                 self.commits += 1
                 for place, each in offsets.items():
-                    self._committed[place] = (each.offset, each.topic_id)
+                    known[place] = (each.offset, each.topic_id)
                     if self._unsent.get(place) == each:
                         del self._unsent[place]
             elif who == self.identity and self.may_commit:

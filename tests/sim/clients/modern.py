@@ -52,9 +52,6 @@ class ModernMember(Member):
                 self._must_tell_all = True
             await self.pause(self._heartbeat_seconds)
 
-    def rejoin(self) -> None:
-        """The coordinator shares out, and knows of all partitions."""
-
     def _refused(self, code: ErrorCode) -> None:
         if code in FENCED:
             self._fall_out(code)

@@ -38,6 +38,7 @@ async def finish(program: Program, stage: Stage) -> None:
         stage.stuck.append("the administrator is not answered")
     end = End(program, stage)
     topics = await end.step("no node tells which topics there are", end.list_topics)
+    stage.is_known = True
     places = [Place(name, index) for name, count in (topics or {}).items() for index in range(count)]
     for place in places:
         await end.step(f"a transaction in {place.topic}-{place.index} hangs", partial(end.is_stable, place))

@@ -49,6 +49,7 @@ async def belong(program: Program, stage: Stage, group: GroupPlan) -> None:
         await stage.until(lambda: stage.is_finishing or member.is_fenced, accident_s)  # noqa: B023 - waited for here
         accident = chance.choice(("crash", "leave", "stall"))
         if stage.is_finishing and not member.is_fenced:
+            await stage.until(lambda: stage.is_known or stage.is_over or member.is_fenced)  # noqa: B023 - waited for here
             has_joined = lambda: stage.is_over or member.is_fenced or member.may_commit  # noqa: B023, E731 - waited for here
             await stage.until(has_joined)
             member.rejoin()

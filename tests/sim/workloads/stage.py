@@ -31,6 +31,7 @@ class Stage:
         self.is_set_up = False
         self.is_finishing = False  # nothing new is begun
         self.is_settled = False  # nothing is administered any more
+        self.is_known = False  # and all nodes know what has become of it
         self.is_over = False
 
     def count(self, what: str, number: int = 1) -> None:
