@@ -16,7 +16,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.message import NIL_UUID
 from odradek.wire.messages import FetchResponse, MetadataRequest, MetadataResponse
 from tests.checker.check import check
-from tests.checker.history import CommitEnded, FinalRead, History, Moved, Polled
+from tests.checker.history import Assigned, CommitEnded, FinalRead, History, Moved, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
 from tests.sim.clients.administrator import Administrator
 from tests.sim.clients.classic import ClassicMember
@@ -197,6 +197,39 @@ def test_a_member_whose_life_is_over_does_not_begin_another_when_it_falls_out_of
         assert member.is_fenced
 
     asyncio.run(fall_out())
+
+
+@pytest.mark.parametrize("refused", ["commit", "committed"])  # of what it gives up, or meanwhile
+def test_a_member_that_falls_out_of_a_generation_does_not_take_its_share_of_it(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        program, share = Program("member", Machine(), [], History(), random.Random(0)), Place("orders", 0)
+        member = ClassicMember(program, Taste(), Terms("group", ("orders",), "cooperative-sticky"))
+
+        async def join_and_sync() -> list[Place]:
+            member.generation = 3
+            return [share]
+
+        async def refuse(*_: object) -> ErrorCode:
+            return ErrorCode.ILLEGAL_GENERATION
+
+        async def tell(*_: object) -> dict[Place, Committed]:
+            if refused == "committed":
+                member._refused(ErrorCode.ILLEGAL_GENERATION)
+            return {share: Committed(0, -1)}
+
+        monkeypatch.setattr(member, "_join_and_sync", join_and_sync)
+        monkeypatch.setattr("tests.sim.clients.member.commit", refuse)
+        monkeypatch.setattr("tests.sim.clients.member.committed", tell)
+        if refused == "commit":
+            member.fetcher.begin(Place("orders", 1), 5)  # which is another's
+        with suppress(Lost):
+            await member._join()
+        assert (member.owned, member.generation, member.must_join) == ([], -1, True)
+        assert not any(isinstance(event, Assigned) for event in program.history.events)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", [ClassicMember, ModernMember])

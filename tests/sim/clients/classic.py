@@ -127,10 +127,12 @@ class ClassicMember(Member):
             self._is_joining = True  # until it is in a generation, however often it takes: of one that it heard of it may be none
         places = await self._join_and_sync()
         self._is_joining = False
-        gone = [place for place in self.owned if place not in places]
+        gone, generation = [place for place in self.owned if place not in places], self.generation
         if gone:
             await self.revoke(gone)
         self.must_join = bool(gone)
+        if self.generation != generation:
+            return  # the commit of what is gone was refused, and with that its share is none any more
         try:
             await self.take(places)
         except Lost:

@@ -210,10 +210,13 @@ class Member(ABC):
         return sorted(self.fetcher.positions)
 
     async def take(self, added: Iterable[Place]) -> None:
-        """Reads these too, from what the group has committed on. Lost when nobody says what that is."""
+        """Reads these too, from what the group has committed on. Lost when nobody says what that is, or when they are not its any
+        more by then."""
         fresh = sorted(set(added) - set(self.fetcher.positions))
-        kept = self.owned
-        starts = await committed(self.program, self.view, self.identity, fresh) if fresh else {}
+        kept, who = self.owned, self.identity
+        starts = await committed(self.program, self.view, who, fresh) if fresh else {}
+        if who != self.identity:
+            raise Lost(f"{who.member} is not in generation {who.generation} any more")
         program = self.program
         program.tell(
             history.Assigned(
