@@ -232,6 +232,21 @@ def test_a_member_that_falls_out_of_a_generation_does_not_take_its_share_of_it(
     asyncio.run(main())
 
 
+def test_a_member_that_falls_out_while_it_asks_for_names_of_topics_has_nothing_to_get_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        member = ModernMember(Program("member", Machine(), [], History(), random.Random(0)), Taste(), Terms("group", ("orders",)))
+        member.target = [(b"i" * 16, 0)]
+
+        async def tell_nothing(_view: View, _request: MetadataRequest) -> MetadataResponse:
+            member._refused(ErrorCode.UNKNOWN_MEMBER_ID)
+            return MetadataResponse()
+
+        monkeypatch.setattr(View, "_ask_any", tell_nothing)
+        assert not await member._reconcile()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("kind", [ClassicMember, ModernMember])
 def test_a_member_that_joins_again_commits_all_that_it_has_read_once_more(
     kind: type[Member], monkeypatch: pytest.MonkeyPatch

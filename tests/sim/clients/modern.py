@@ -125,6 +125,8 @@ class ModernMember(Member):
             return False
         if any(not self.view.topic_name(topic_id) for topic_id, _ in self.target):
             await self.view.refresh(self.terms.topics)
+        if self.target is None:
+            return False  # it fell out meanwhile
         wanted = [(self.view.topic_name(topic_id), topic_id, index) for topic_id, index in self.target]
         places = {Place(topic, index): topic_id for topic, topic_id, index in wanted if topic}
         gone = [place for place in self.owned if place not in places or self._is_another(place, places[place])]
