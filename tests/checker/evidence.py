@@ -30,7 +30,7 @@ class Evidence:
         self.logs: dict[Log, dict[int, Place]] = {}
         self.conflicts: list[Conflict] = []
         self.finals: dict[Partition, dict[Isolation, FinalRead]] = {}
-        self.finals_at: dict[Partition, int] = {}  # when the first of them was
+        self.finals_at: dict[Partition, int] = {}  # when the first of them had not asked yet where the log ends
         self.polls: list[tuple[int, Polled]] = []  # those that overlap no loss, and when they ended
         self.poll_begun: dict[int, int] = {}  # of each that ended, when it began
         self.compacted: set[str] = set()
@@ -207,7 +207,7 @@ class Evidence:
 
     def _final(self, at: int, event: FinalRead) -> None:
         self.finals.setdefault((event.topic, event.partition), {})[event.isolation] = event
-        self.finals_at.setdefault((event.topic, event.partition), at)
+        self.finals_at.setdefault((event.topic, event.partition), self._poll_begun.pop(event.client, at))
         for each in event.records:
             self._observe(each, at, at, is_read=True)
 

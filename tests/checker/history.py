@@ -267,7 +267,9 @@ class LossAllowed(Event):
 
 
 class FinalRead(Event):
-    """All of a partition, after healing, from its start to its end (the high watermark, or the last stable offset)."""
+    """All of a partition, after healing, from its start to its end (the high watermark, or the last stable offset).
+
+    Who may read while others still write tells PollBegun before it asks, for the last time, where the end is."""
 
     topic: str
     partition: int

@@ -10,7 +10,7 @@
     p begins tx=1           p commit tx=1 > ok, p abort tx=1 > ok; `ends tx=1` asks for the commit only
     a create t > ok         a delete t > ok, a knows t u; `creating t`, `deleting t`, and `changed > ok` apart
     a deletes 5 > ok        records; `a allows compact`, `a allows loss`
-    f final a@0 b@1         with start=, end=, and `committed`
+    f final a@0 b@1         with start=, end=, and `committed`; `polling` before it asks for the end
 
 `id=` says by which id a topic was spoken of, or made.
 

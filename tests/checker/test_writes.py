@@ -19,6 +19,13 @@ RIGHT = {
         f final b@0 end=1
         p told a > 1
     """,
+    "written while the final reading is asked where the log ends": """
+        p sends a
+        q send b > 0
+        f polling
+        p told a > 1
+        f final b@0 end=1
+    """,
     "an unknown send may be there": """
         p send a > ?
         f final a@0
@@ -115,6 +122,15 @@ WRONG = {
         q send b > 1
         f final b@1 end=2
         p told a > 0
+    """,
+        "lost_write",
+    ),
+    "acknowledged before the final reading asked where the log ends": (
+        """
+        q send b > 0
+        p send a > 1
+        f polling
+        f final b@0 end=1
     """,
         "lost_write",
     ),

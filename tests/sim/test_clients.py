@@ -19,6 +19,7 @@ from tests.checker.check import check
 from tests.checker.history import Assigned, CommitEnded, FinalRead, History, Moved, Polled
 from tests.node.inside import connected, new_node, port_of, running, until
 from tests.sim.clients.administrator import Administrator
+from tests.sim.clients.batches import Taken
 from tests.sim.clients.classic import ClassicMember
 from tests.sim.clients.commits import Committed, Identity, commit, committed
 from tests.sim.clients.connection import Lost
@@ -27,6 +28,7 @@ from tests.sim.clients.fetcher import FETCH_WITH_IDS, UNKNOWN, Fetcher, Taste
 from tests.sim.clients.lane import Batch, Lane
 from tests.sim.clients.member import Member, Terms
 from tests.sim.clients.modern import ModernMember
+from tests.sim.clients.offsets import EARLIEST
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
@@ -348,6 +350,26 @@ def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_an
         found = fetcher.positions[place]
         assert (found.offset, found.topic_id) == ((7, b"b" * 16) if follows_names else (offset, b"a" * 16))
         assert [event.why for event in program.history.events if isinstance(event, Moved)] == ["seek"] * follows_names
+
+    asyncio.run(main())
+
+
+def test_a_log_that_grows_while_it_is_read_in_the_end_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        program = Program("finisher", Machine(), [], History(), random.Random(0))
+        end, told = End(program, Stage(PROFILES["calm"], Plan([], [], 1.0, is_fragile=False))), [7, 8, 8, 8]
+
+        async def tell(_view: View, _place: Place, timestamp: int) -> int:
+            return 7 if timestamp == EARLIEST else told.pop(0)
+
+        async def fetch(*_: object) -> FetchResponse.PartitionData:
+            return FetchResponse.PartitionData()
+
+        monkeypatch.setattr("tests.sim.workloads.finishing.list_offset", tell)
+        monkeypatch.setattr("tests.sim.workloads.finishing.take", lambda _, offset, *__: Taken([], offset + 1, 0))
+        monkeypatch.setattr(end, "_fetch", fetch)
+        assert [await end.read(Place("orders", 0)), await end.read(Place("orders", 0))] == [False, True]
+        assert [event.log_end for event in program.history.events if isinstance(event, FinalRead)] == [8]
 
     asyncio.run(main())
 

@@ -112,7 +112,7 @@ class End:
         return stable >= log_end
 
     async def read(self, place: Place, isolation: history.Isolation = "read_uncommitted") -> bool:
-        """All of a partition. Whether it was all: retention may have taken something meanwhile."""
+        """All of a partition. Whether it was all: retention may have taken something meanwhile, or who had stalled written it."""
         log_start = offset = await list_offset(self.view, place, EARLIEST)
         topic_id = self.view.told_id(place.topic)
         log_end = await list_offset(self.view, place, LATEST)
@@ -130,6 +130,9 @@ class End:
         if await list_offset(self.view, place, EARLIEST) != log_start or self.view.told_id(place.topic) != topic_id:
             return False
         program = self.program
+        program.tell(history.PollBegun(program.at_ms, program.name))
+        if await list_offset(self.view, place, LATEST) != log_end:
+            return False
         found = history.FinalRead(program.at_ms, program.name, place.topic, place.index, log_start, log_end, records, isolation)
         found.topic_id = topic_id
         program.tell(found)
