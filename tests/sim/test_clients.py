@@ -32,7 +32,7 @@ from tests.sim.clients.offsets import EARLIEST
 from tests.sim.clients.producer import Manner, Producer
 from tests.sim.clients.program import Place, Program
 from tests.sim.clients.reader import Reader
-from tests.sim.clients.view import Topic, View
+from tests.sim.clients.view import Led, Topic, View
 from tests.sim.clients.voters import Voters
 from tests.sim.workloads.finishing import End
 from tests.sim.workloads.plan import Plan
@@ -324,6 +324,47 @@ def test_who_reads_by_names_does_not_forget_a_partition_for_the_id_that_its_topi
     asyncio.run(run())
 
 
+class LeaderOfOrders:
+    """Where the topic has been made anew, which the view has not heard of."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, view: View) -> None:
+        self.view = view
+        self.is_in_view = False  # by the time that the answer comes
+        self.topic_id = b"b" * 16
+        view.brokers, view.topics["orders"] = {1: ("", 0)}, Topic(b"a" * 16, {0: Led(1, 0, [1], [1])})
+        view._refreshed_s = view.program.loop.time()
+        monkeypatch.setattr("tests.sim.clients.fetcher.list_offset", self.list_offset)
+        monkeypatch.setattr(view, "ask", self.ask)
+
+    async def list_offset(self, *_: object, **__: object) -> int:
+        if self.is_in_view:
+            self.view.topics["orders"] = Topic(self.topic_id, {})
+        return 7
+
+    async def ask(self, *_: object) -> MetadataResponse:
+        kind = MetadataResponse.MetadataResponseTopic
+        code = ErrorCode.NONE if self.topic_id != NIL_UUID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponse(topics=[kind(error_code=code, name="orders", topic_id=self.topic_id)])
+
+
+@pytest.mark.parametrize(("topic_id", "moves"), [(b"a" * 16, ["out of range"]), (b"b" * 16, ["seek"]), (NIL_UUID, [])])
+def test_who_is_out_of_range_does_not_take_the_beginning_of_the_next_topic_for_that_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, topic_id: bytes, moves: list[str]
+) -> None:
+    async def main() -> None:
+        program = Program("reader", Machine(), [], History(), random.Random(0))
+        fetcher, place = Fetcher(program, View(program), Taste()), Place("orders", 0)
+        LeaderOfOrders(monkeypatch, fetcher.view).topic_id = topic_id
+        fetcher.begin(place, 9, topic_id=b"a" * 16)
+        told = FetchResponse.PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        await fetcher._refused(place, fetcher.positions[place], told, FetchResponse())
+        assert [event.why for event in program.history.events if isinstance(event, Moved)] == moves
+        found = fetcher.positions[place]
+        assert (found.offset, found.topic_id) == ((7, topic_id) if moves else (9, b"a" * 16))
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("follows_names", [True, False])
 @pytest.mark.parametrize("offset", [UNKNOWN, 3])  # of which the node says that it is out of range
 def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_anew_meanwhile(
@@ -333,20 +374,15 @@ def test_who_is_given_topics_by_their_ids_does_not_begin_in_one_that_was_made_an
         program = Program("reader", Machine(), [], History(), random.Random(0))
         fetcher, place = Fetcher(program, View(program), Taste()), Place("orders", 0)
         fetcher.follows_names = follows_names
-        fetcher.view.topics["orders"] = Topic(b"a" * 16, {})
+        told = LeaderOfOrders(monkeypatch, fetcher.view)
         fetcher.begin(place, offset, topic_id=b"a" * 16)
-
-        async def tell_of_the_next(*_: object, **__: object) -> int:
-            fetcher.view.topics["orders"] = Topic(b"b" * 16, {})
-            return 7
-
-        monkeypatch.setattr("tests.sim.clients.fetcher.list_offset", tell_of_the_next)
+        told.is_in_view = True
         position = fetcher.positions[place]
         if offset == UNKNOWN:
             assert await fetcher._ready(place, position) is None
         else:
-            told = FetchResponse.PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-            await fetcher._refused(place, position, told, FetchResponse())
+            refusal = FetchResponse.PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+            await fetcher._refused(place, position, refusal, FetchResponse())
         found = fetcher.positions[place]
         assert (found.offset, found.topic_id) == ((7, b"b" * 16) if follows_names else (offset, b"a" * 16))
         assert [event.why for event in program.history.events if isinstance(event, Moved)] == ["seek"] * follows_names

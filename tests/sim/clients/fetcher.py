@@ -178,9 +178,15 @@ class Fetcher:
 
     async def _reset(self, place: Place, position: Position, why: Why) -> None:
         """Begins anew, where the topic begins or ends, if nobody has moved the position meanwhile. That is asked by the name: the
-        topic may be another by now, which is read only by who follows names."""
+        topic may be another by now, which is read only by who follows names. Who goes back because of what the log is like asks
+        who has answered whether it is."""
         timestamp = EARLIEST if self.taste.resets_to == "earliest" else LATEST
+        led = await self.view.led(place)
         offset = await list_offset(self.view, place, timestamp, is_committed=self.taste.isolation == "read_committed")
+        if why != "seek" and position.topic_id != NIL_UUID:
+            await self.view.look(led.leader, place.topic)
+            if self.view.topic_id(place.topic) == NIL_UUID:
+                return  # nobody can tell what the answer was of; the next poll asks again
         is_another = self._is_another(place, position)
         if self.positions.get(place) is position and (self.follows_names or not is_another):
             if is_another or position.topic_id == NIL_UUID:

@@ -107,6 +107,12 @@ class View:
             self.refreshed += 1
             self._refreshed_s = self.program.loop.time()
 
+    async def look(self, node: int, topic: str) -> None:
+        """Takes what this node knows of a topic, which it may have answered for by its name."""
+        kind = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(topics=[kind(name=topic)], allow_auto_topic_creation=False)
+        self._take(await self.ask(node, "metadata", request, MetadataResponse))
+
     @property
     def is_stale(self) -> bool:
         return self.program.loop.time() - self._refreshed_s > STALE_SECONDS
