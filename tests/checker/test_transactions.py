@@ -60,6 +60,16 @@ RIGHT = {
         p commit tx=1 > ok
         f final b@1 committed start=1
     """,
+    "read past a transaction whose records were deleted, before the topic was": """
+        p begins tx=1
+        p send a > 0 tx=1
+        q send b > 1
+        a deletes 1 > ok
+        r assigned 1
+        r polls b@1 committed
+        p commit tx=1 > ok
+        a delete t > ok
+    """,
     "a transaction that reads what another wrote": """
         p begins tx=1
         p send a > 0 tx=1
@@ -140,6 +150,18 @@ WRONG = {
         f final a@0 b@1 committed
     """,
         "read_above_last_stable_offset unseen_record",
+    ),
+    "read past a transaction that is open, of a topic that was deleted with all its records": (
+        """
+        p begins tx=1
+        p send a > 0 tx=1
+        q send b > 1
+        r assigned 1
+        r polls b@1 committed
+        p commit tx=1 > ok
+        a delete t > ok
+    """,
+        "read_above_last_stable_offset",
     ),
     "a transaction reads what it wrote": (
         """

@@ -74,6 +74,13 @@ RIGHT = {
         p told a > 1 attempts=2
         f final a@1 start=1
     """,
+    "so may one of what was deleted, before the topic was": """
+        p sends a
+        r polls a@0
+        a deletes 1 > ok
+        p told a > 1 attempts=2
+        a delete t > ok
+    """,
     "records that were deleted are gone": """
         p send a > 0
         p send b > 1
@@ -263,6 +270,15 @@ WRONG = {
         p send z > 0
         p send a > 1 attempts=3
         f final a@1 a@2 start=1
+    """,
+        "duplicate",
+    ),
+    "an idempotent record is there twice, in a topic that was deleted with all its records": (
+        """
+        p sends a
+        r polls a@0
+        p told a > 1 attempts=2
+        a delete t > ok
     """,
         "duplicate",
     ),

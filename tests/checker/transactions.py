@@ -62,7 +62,7 @@ def _check_last_stable_offset(known: Evidence, report: Report) -> None:
             for send in transaction.sends:
                 partition = send.event.topic, send.event.partition
                 final = final_of(known, partition)
-                is_gone = final is not None and is_deleted(known, partition, final, send.offset)
+                is_gone = is_deleted(known, partition, final, send.offset)
                 if send.outcome == "acknowledged" and send.offset >= 0 and not is_gone:
                     open_until.setdefault(partition, []).append((send.offset, transaction.ending))
     ends = {partition: list(accumulate((end for _, end in sorted(pairs)), max)) for partition, pairs in open_until.items()}

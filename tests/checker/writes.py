@@ -38,10 +38,11 @@ def final_of(known: Evidence, partition: Partition) -> FinalRead | None:
     return readings.get("read_uncommitted") or readings.get("read_committed")
 
 
-def is_deleted(known: Evidence, partition: Partition, final: FinalRead, offset: int) -> bool:
-    """Whether it is below a start of the log that retention or DeleteRecords may have moved."""
+def is_deleted(known: Evidence, partition: Partition, final: FinalRead | None, offset: int) -> bool:
+    """Whether it is below a start of the log that retention or DeleteRecords may have moved; of a topic that was gone before
+    anybody read it in the end, whether it may have been."""
     may = partition[0] in known.retained or offset < known.deletable.get(partition, 0)
-    return may and offset < final.log_start
+    return may and (final is None or offset < final.log_start)
 
 
 # -- from the offsets to the sends
@@ -92,7 +93,7 @@ def _check_duplicate(known: Evidence, send: Send, first: tuple[int, Place], seco
     was_tried_once = send.ended != NEVER and send.attempts == 1
     partition = send.event.topic, send.event.partition
     final = final_of(known, partition)
-    if not was_tried_once and final is not None and is_deleted(known, partition, final, first[0]):
+    if not was_tried_once and is_deleted(known, partition, final, first[0]):
         return  # a replica that began after it was deleted has never heard of its sequence, in Kafka either
     if send.event.is_idempotent or was_tried_once:
         events = send.event, known.events[first[1].at], known.events[second[1].at]
