@@ -10,7 +10,7 @@ from odradek.core.groups.coordinator import GroupCoordinator
 from odradek.core.metadata.topics import RECOVERING
 from odradek.core.raft.batches import SnapshotId, encode_snapshot
 from odradek.core.raft.election import QUORUM_STATE, Election
-from odradek.core.raft.states import NEVER_MS, Unattached
+from odradek.core.raft.states import NEVER_MS, Download, Follower, Unattached
 from odradek.core.raft.voters import VoterSet
 from odradek.log.log import Log
 from odradek.log.names import FileKind
@@ -411,6 +411,20 @@ QUORUM: dict[str, Callable[[Broken], None]] = {
     "the snapshot .* is not what the log says": other_snapshot,
     "the snapshot .* cannot be read": snapshot_without_its_end,
 }
+
+
+def test_who_is_asked_for_a_snapshot_by_a_majority_leads_on(broken: Broken) -> None:
+    deaf_leader(broken)
+    follower = broken.others()[0].quorum.machine._quorum
+    assert isinstance(follower.state, Follower)
+    follower.state.download = Download(SnapshotId(1, 0))
+    follower.state.fetch_deadline_ms = int(broken.cluster.world.now_s * 1000) + follower.config.fetch_timeout_ms
+    broken.structure.authority.check(broken.cluster)
+    follower.state.download = None  # and not for the log after it
+    broken.structure.authority.check(broken.cluster)
+    broken.cluster.world.now_s += 20
+    with pytest.raises(Violated, match="no majority has fetched from it"):
+        broken.structure.authority.check(broken.cluster)
 
 
 def test_who_is_elected_again_between_two_looks_has_its_time_to_be_fetched_from(broken: Broken) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.core.partition.broker_session import FOREVER_MS
 from odradek.core.raft.election import NOBODY
+from odradek.core.raft.states import Follower, Leader, Replica
 from odradek.node.node import Node
+from odradek.wire.message import NIL_UUID
 from tests.sim.structural.findings import hold
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class AuthorityChecks:
     def __init__(self) -> None:
         self.epoch_led = 0
         self._idle_ms: dict[tuple[int, int], int] = {}  # by node and life: when it was held up, followed, or led otherwise
+        self._downloaded_ms: dict[tuple[int, int, int, int], int] = {}  # by node, life, epoch and voter: when it was given a part
         self._led: dict[tuple[int, int], tuple[int, list[int]]] = {}  # epoch, which may be another by the next look, and voters
 
     def check(self, cluster: "SimCluster") -> None:
@@ -39,11 +42,11 @@ class AuthorityChecks:
             )
             check_lease(number, node)
             if node.quorum.machine.is_leader:
-                self._check_majority(member, node, now_ms)
+                self._check_majority(cluster, member, node, now_ms)
             else:
                 self._idle_ms[number, member.life] = now_ms
 
-    def _check_majority(self, member: "SimNode", node: Node, now_ms: int) -> None:
+    def _check_majority(self, cluster: "SimCluster", member: "SimNode", node: Node, now_ms: int) -> None:
         place, leader = (member.number, member.life), node.quorum.machine.leadership
         assert leader is not None
         assert member.loop is not None
@@ -52,7 +55,8 @@ class AuthorityChecks:
         if is_held_up or place not in self._idle_ms or self._led.get(place) != led:
             self._idle_ms[place] = now_ms
         self._led[place] = led
-        others = sorted((voter.last_fetch_ms for number, voter in leader.voters.items() if number != member.number), reverse=True)
+        voters = [voter for number, voter in leader.voters.items() if number != member.number]
+        others = sorted((self._fetched_ms(cluster, place, leader, voter) for voter in voters), reverse=True)
         needed = len(leader.voters) // 2 + 1 - (member.number in leader.voters)  # beside itself
         if needed == 0:
             return
@@ -62,6 +66,16 @@ class AuthorityChecks:
             now_ms - heard_ms <= limit_ms,
             f"node {member.number} leads the quorum, and no majority has fetched from it for {now_ms - heard_ms} ms",
         )
+
+    def _fetched_ms(self, cluster: "SimCluster", place: tuple[int, int], leader: Leader, voter: Replica) -> int:
+        """When a voter fetched last: the log, as its leader knows, or a snapshot, as it knows itself. Both keep a leader."""
+        key, peer = (*place, leader.epoch, voter.key.id), cluster.nodes.get(voter.key.id)
+        if peer is not None and voter.key.directory_id in (NIL_UUID, peer.quorum.config.directory_id):
+            state = peer.quorum.machine._quorum.state
+            download = state.download if isinstance(state, Follower) and state.leader_id == place[0] else None
+            if isinstance(state, Follower) and state.epoch == leader.epoch and download is not None and not download.is_whole:
+                self._downloaded_ms[key] = state.fetch_deadline_ms - peer.quorum.config.fetch_timeout_ms
+        return max(voter.last_fetch_ms, self._downloaded_ms.get(key, 0))
 
 
 def check_lease(number: int, node: Node) -> None:
