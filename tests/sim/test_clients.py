@@ -234,6 +234,24 @@ def test_a_member_that_falls_out_of_a_generation_does_not_take_its_share_of_it(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_joining", [False, True])
+def test_who_leaves_while_it_joins_commits_in_no_generation(is_joining: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        program = Program("member", Machine(), [], History(), random.Random(0))
+        member = ClassicMember(program, Taste(), Terms("group", ("orders",)))
+        member.generation, member._is_joining = 19, is_joining  # which it has heard of
+        member.fetcher.begin(Place("orders", 0), 5)
+
+        async def acknowledge(*_: object) -> ErrorCode:
+            return ErrorCode.NONE
+
+        monkeypatch.setattr("tests.sim.clients.member.commit", acknowledge)
+        await member.revoke(member.owned)
+        assert member.commits == (0 if is_joining else 1)
+
+    asyncio.run(main())
+
+
 def test_a_member_that_falls_out_while_it_asks_for_names_of_topics_has_nothing_to_get_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         member = ModernMember(Program("member", Machine(), [], History(), random.Random(0)), Taste(), Terms("group", ("orders",)))

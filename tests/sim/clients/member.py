@@ -246,11 +246,12 @@ class Member(ABC):
         return ids if not starts or self.program.era.has_ids("Fetch", "OffsetFetch") else {}
 
     async def revoke(self, places: list[Place]) -> None:
-        """Gives these up: reads no more, commits what was read, as far as it can."""
+        """Gives these up: reads no more, commits what was read, as far as it can. Who leaves while it joins has heard of a
+        generation at most, which the next coordinator need not know."""
         self._note_read()
         last = {place: self._unsent[place] for place in places if place in self._unsent}
         self._drop(places)
-        for _ in range(LAST_COMMITS if last else 0):
+        for _ in range(LAST_COMMITS if last and self.may_commit else 0):
             code = await self.commit(last)
             if not code.retriable and code != ErrorCode.STALE_MEMBER_EPOCH:
                 break
