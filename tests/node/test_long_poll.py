@@ -146,3 +146,13 @@ def test_a_reader_that_goes_leaves_nothing_behind(server: Broker, writer: Socket
             client.send_request(fetch(topic, [1, 0]), VERSION)
     assert produce(writer, topic, 0) is ErrorCode.NONE
     assert writer.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+
+
+def test_nobody_waits_for_more_than_an_answer_may_hold(reader: SocketClient, writer: SocketClient) -> None:
+    topic = new_topic(writer)
+    reader.send_request(fetch(topic, [1, 0], bytes_min=1_000_000, max_bytes=1000), VERSION)
+    for index in (0, 1, 0, 1):
+        assert produce(writer, topic, index, 500) is ErrorCode.NONE
+    assert sum(sizes(reader.answer(FetchResponse, VERSION))) > 500
+    again = reader.ask(fetch(topic, [1, 0], bytes_min=1_000_000, max_bytes=1000), VERSION, FetchResponse)
+    assert sum(sizes(again)) > 500

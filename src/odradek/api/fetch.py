@@ -64,6 +64,7 @@ class Fetch:
 
     __slots__ = (
         "bytes_max",
+        "bytes_min",
         "committed",
         "ctx",
         "epoch",
@@ -91,6 +92,7 @@ class Fetch:
         self.interests = interests
         self.committed = request.isolation_level == READ_COMMITTED
         self.bytes_max = min(request.max_bytes, ctx.node.config.integer("fetch.max.bytes"))
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
         self.partitions: dict[Interest, Readable] = {}  # as they were found
         self.size = 0
         self.sizes: dict[Interest, int] = {}
@@ -243,7 +245,7 @@ class Fetch:
     def answer_or_wait(self, answers: list[PartitionAnswer]) -> FetchResponse | None:
         request, session = self.request, self.session
         has_nothing = session.epoch != self.epoch if session is not None else not self.interests  # to wait for
-        if self.has_error or self.size >= request.min_bytes or request.max_wait_ms <= 0 or has_nothing:
+        if self.has_error or self.size >= self.bytes_min or request.max_wait_ms <= 0 or has_nothing:
             return self.response(answers)
         self.ctx.later()
         self.wait()
@@ -280,7 +282,7 @@ class Fetch:
         if self.timer is None or self._is_held_back(partition):
             return
         wanted = interest.wanted
-        if not partition.is_closed and self.request.min_bytes > 1:
+        if not partition.is_closed and self.bytes_min > 1:
             try:
                 found = partition.read(wanted.fetch_offset, wanted.partition_max_bytes, self._upper(partition), at_least_one=True)
             except (Refused, Postponed):
@@ -288,7 +290,7 @@ class Fetch:
                 return
             self.size += len(found) - self.sizes.get(interest, 0)
             self.sizes[interest] = len(found)
-            if self.size < self.request.min_bytes:
+            if self.size < self.bytes_min:
                 return
         elif (
             not partition.is_closed

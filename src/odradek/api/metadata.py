@@ -14,7 +14,7 @@ v12 topics by id
 v13 an error of the whole answer
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from odradek.api.context import Context, Handled
 from odradek.api.operations import ON_CLUSTER, ON_TOPICS
@@ -53,18 +53,18 @@ def handle(request: MetadataRequest, ctx: Context) -> Handled:
     unknown = [name for name in names if name not in image.topics]
     if unknown and request.allow_auto_topic_creation and ctx.node.config.flag("auto.create.topics.enable"):
         return create(request, ctx, names, unknown)
-    return answer(request, ctx, by_name(names, ctx, {}))
+    return answer(request, ctx, by_name(names, ctx))
 
 
 async def create(request: MetadataRequest, ctx: Context, names: list[str], unknown: list[str]) -> MetadataResponse:
-    """Creates the topics that are not there, and answers when they are."""
-    errors = await ctx.node.create_topics_on_demand(unknown)
-    return answer(request, ctx, by_name(names, ctx, errors))
+    """Creates the topics that are not there, and answers when they are, or cannot be."""
+    await ctx.node.create_topics_on_demand(unknown)
+    return answer(request, ctx, by_name(names, ctx))
 
 
-def by_name(names: Iterable[str], ctx: Context, errors: Mapping[str, ErrorCode]) -> list[TopicAnswer]:
+def by_name(names: Iterable[str], ctx: Context) -> list[TopicAnswer]:
     topics = ctx.node.image.topics
-    return [describe(topics[name], ctx) if name in topics else failed(name, errors.get(name) or missing(name)) for name in names]
+    return [describe(topics[name], ctx) if name in topics else failed(name, missing(name)) for name in names]
 
 
 def missing(name: str) -> ErrorCode:

@@ -377,8 +377,9 @@ class Services(Protocol):
         """Hands a client's request to the active controller; gives its answer. Refused when there is none in time."""
         ...
 
-    async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
-        """Makes topics when they are first needed: those that clients name, or __consumer_offsets and the like."""
+    async def create_topics_on_demand(self, topics: Sequence[str]) -> None:
+        """Makes topics when they are first needed: those that clients name, or __consumer_offsets and the like. They are there
+        then, or cannot be made now."""
         ...
 
     async def followed(self) -> None:

@@ -1,6 +1,7 @@
 """Topics that are created because somebody needs them: those that clients name, and those of the coordinators."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.core.config.broker import BrokerConfig
@@ -14,24 +15,26 @@ if TYPE_CHECKING:
 
 Topic = CreateTopicsRequest.CreatableTopic
 DEFAULT = -1
+ON_DEMAND_MS = 5_000  # that a client waits for the controller, for what it did not ask for in so many words
+
+logger = logging.getLogger("odradek.creation")
 
 
-async def create_on_demand(node: "Node", topics: Sequence[str]) -> Mapping[str, ErrorCode]:
-    """Creates topics; gives the errors of those that cannot be. One that is there by now is none."""
-    errors = {topic: ErrorCode.INVALID_TOPIC_EXCEPTION for topic in topics if name_fault(topic)}
-    wanted = [wanted_topic(node.config, topic) for topic in topics if topic not in errors]
+async def create_on_demand(node: "Node", topics: Sequence[str]) -> None:
+    """Creates topics. Why one cannot be is told here: clients give a topic up for other errors than that it is not there."""
+    wanted = [wanted_topic(node.config, topic) for topic in topics if not name_fault(topic)]
     if not wanted:
-        return errors
+        return
     try:
-        request = CreateTopicsRequest(topics=wanted, timeout_ms=node.config.integer("request.timeout.ms"))
+        request = CreateTopicsRequest(topics=wanted, timeout_ms=ON_DEMAND_MS)
         response = await node.link.ask(request, CreateTopicsResponse, request.timeout_ms)
     except Refused as refused:
-        return errors | dict.fromkeys([topic.name for topic in wanted], refused.code)
+        logger.info("%s cannot be created: %s", ", ".join(topic.name for topic in wanted), refused)
+        return
     await node.followed()
     for topic in response.topics:
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            errors[topic.name] = ErrorCode(topic.error_code)
-    return errors
+            logger.info("%s cannot be created: %s: %s", topic.name, ErrorCode(topic.error_code).name, topic.error_message)
 
 
 def wanted_topic(config: BrokerConfig, name: str) -> Topic:

@@ -41,7 +41,7 @@ from odradek.log.folder import LogFolder
 from odradek.node.background import Background
 from odradek.node.controller import ControllerHost
 from odradek.node.controller_link import ControllerLink
-from odradek.node.creation import create_on_demand, described
+from odradek.node.creation import ON_DEMAND_MS, create_on_demand, described
 from odradek.node.enlisting import Enlisting
 from odradek.node.errors import StartFailed
 from odradek.node.folders import Folders, log_dir, open_folders, open_log_folders
@@ -444,8 +444,8 @@ class Node:
     async def forward(self, request: Message, response: type[Answer], ctx: Context) -> Answer:
         return await self.link.forward(request, response, ctx, self.config.integer("request.timeout.ms"))
 
-    async def create_topics_on_demand(self, topics: Sequence[str]) -> Mapping[str, ErrorCode]:
-        return await create_on_demand(self, topics)
+    async def create_topics_on_demand(self, topics: Sequence[str]) -> None:
+        await create_on_demand(self, topics)
 
     async def enlist(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicIndex], *, is_adding: bool
@@ -453,12 +453,17 @@ class Node:
         return await self.enlisting.enlist(transactional_id, producer_id, epoch, partitions, is_adding=is_adding)
 
     async def new_producer_id(self) -> int:
-        """The next of the block that this broker has; another block when it is used up."""
+        """The next of the block that this broker has; another block when it is used up. Whatever is in the way of that, producers
+        are told that something is being loaded: then old ones come again too."""
         while (producer_id := next(self.producer_ids, None)) is None:
             request = AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=self.session.broker_epoch)
-            block = await self.link.ask(request, AllocateProducerIdsResponse, self.config.integer("request.timeout.ms"))
+            try:
+                block = await self.link.ask(request, AllocateProducerIdsResponse, ON_DEMAND_MS)
+            except Refused as refused:
+                raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refused.message) from refused
             if block.error_code:
-                raise Refused(ErrorCode(block.error_code), "the controller gives no producer ids")
+                code = ErrorCode(block.error_code).name
+                raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gives no producer ids: {code}")
             first = block.producer_id_start
             self.producer_ids = iter(range(first, first + block.producer_id_len))
         return producer_id
