@@ -13,6 +13,8 @@ from odradek.node.node import Node
 from odradek.node.transactions import TRANSACTION_STATE
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     EndTxnRequest,
     EndTxnResponse,
     FindCoordinatorRequest,
@@ -131,6 +133,48 @@ def test_markers_are_written_by_who_leads_again_after_another_coordinator(
             await until(lambda: ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused)
             state = node.image.topics[TRANSACTION_STATE].partitions[0]
             coordinated.lead(replace(state, leader_epoch=state.leader_epoch + 2))
+            await until(lambda: is_complete(node))
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_transaction_waits_for_a_topic_that_may_have_been_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node may have heard that it was, and taken records: who coordinates hears of the deletion first."""
+
+    async def story() -> None:
+        node = new_node(tmp_path, **SETTINGS)
+        async with running(node), connected(node) as client:
+            assert not await client.create(TOPIC)
+            producer = await begun(client)
+            await send(client, producer)
+            sender, asked = node.transactions.sender, list[TopicIndex]()
+            with monkeypatch.context() as patched:
+                patched.setattr(sender, "_leader", asked.append)  # who gives None
+                assert await end(client, producer) is ErrorCode.NONE
+                await until(lambda: len(asked) > 2)
+                assert not is_complete(node)
+            await until(lambda: is_complete(node))
+            assert node.partitions.by_name[TOPIC][0].last_stable_offset == 2
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_transaction_is_told_to_nobody_whose_topic_stays_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "GONE_MS", 200)
+
+    async def story() -> None:
+        node = new_node(tmp_path, **SETTINGS)
+        async with running(node), connected(node) as client:
+            assert not await client.create(TOPIC)
+            producer = await begun(client)
+            await send(client, producer)
+            request = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=10_000)
+            assert not (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code
+            assert await end(client, producer) is ErrorCode.NONE
             await until(lambda: is_complete(node))
 
     asyncio.run(story())

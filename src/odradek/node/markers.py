@@ -1,7 +1,8 @@
 """Sends the ends of transactions to whoever leads their partitions, until all have them.
 
 What is for another broker goes in one request, and the next one leaves when that is answered. What was not written is tried
-again, at whoever leads the partition then. A partition that is no more needs no marker.
+again, at whoever leads the partition then. A partition that is no more needs no marker. But transactions know it by the name
+of its topic, and this node may hear of a deletion before it hears that the topic was made anew: so it is looked for for a while.
 
 Invariants
  1. A marker is given up only when its coordinator is closed, or its producer was overtaken: INVALID_PRODUCER_EPOCH. One that was
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.node.node import Node
 
 RETRY_MS: Final = 50
+GONE_MS: Final = 5_000  # that a topic has to be gone, until nobody is told any more
 NOBODY: Final = -1
 
 logger = logging.getLogger("odradek.markers")
@@ -37,6 +39,7 @@ class Job(NamedTuple):
     shard: Shard[Any]
     markers: Markers
     place: TopicIndex
+    given_up_ms: float | None = None  # when its topic will have been gone for long enough
 
     @property
     def key(self) -> tuple[int, TopicIndex]:
@@ -57,13 +60,19 @@ class MarkerSender:
 
     def _queue(self, jobs: Iterable[Job]) -> None:
         gone: list[Job] = []
+        missing: list[Job] = []
+        now_ms = self.node.timers.now_ms()
         for job in jobs:
             leader = self._leader(job.place)
-            if leader is None:
-                gone.append(job)
-            else:
+            if leader is not None:
                 self.queues.setdefault(leader, []).append(job)
+            elif job.given_up_ms is None:
+                missing.append(job._replace(given_up_ms=now_ms + GONE_MS))
+            else:
+                (missing if now_ms < job.given_up_ms else gone).append(job)
         self._done(gone)
+        if missing and not self.is_closed:
+            self.node.timers.after(RETRY_MS, lambda: self._queue(missing))
         for broker in [*self.queues]:
             if broker == self.node.node_id:  # where nobody waits for a connection
                 self.node.spawn(self._send(broker))
