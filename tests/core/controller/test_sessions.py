@@ -184,6 +184,14 @@ def test_a_broker_that_stopped_can_come_back_at_once() -> None:
     assert active.register(1, b"another incarna.", previous_epoch=0) > 100
 
 
+def test_also_one_that_was_taken_for_dead_while_it_stopped() -> None:
+    """Nobody listens there any more, and a new controller looks just then who is there."""
+    active = Active(cluster([1, 2]))
+    active.append(active.controller.fence(1, 0))
+    assert active.beat(1, want_shut_down=True).should_shut_down
+    assert active.register(1, b"another incarna.", previous_epoch=0) > 100
+
+
 def test_a_new_controller_gives_unfenced_brokers_the_whole_time_out() -> None:
     controller = Controller(cluster([1], fenced=[2]), CONFIG, 50_000)
     assert controller.sessions.has_session(1, 0, 50_000 + TIMEOUT_MS)

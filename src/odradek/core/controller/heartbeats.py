@@ -33,6 +33,8 @@ def heartbeat(
         records += shut_down(image, broker_id, epoch, rules).records
     elif next_.is_fenced and next_ is not current:
         records += fence(image, broker_id, rules).records
+        if current.is_fenced:  # which no record says again: it stops now, and may come back at once
+            sessions.lost(broker_id, epoch)
     elif next_ is not current and offline:
         next_ = current
     elif next_ is not current:
