@@ -37,7 +37,7 @@ class Structure:
         self.partitions = PartitionChecks()
         self.quorum = QuorumChecks(self.partitions.elected_uncleanly)
         self.authority = AuthorityChecks()
-        self.promises = PromiseChecks(cluster, self.quorum.check_beginning)
+        self.promises = PromiseChecks(cluster, self.quorum.check_beginning, self.authority.answers)
         self.durable = DurableChecks()
         self.pace = PaceChecks()
         self.checks = 0

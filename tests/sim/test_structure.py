@@ -574,3 +574,17 @@ def test_who_is_missing_or_behind_is_told(broken: Broken) -> None:
     tell(cluster, produce)
     cluster.world.run(cluster.world.now_s + 10)
     assert unsettled(cluster) == ""
+
+
+def test_who_has_led_between_two_looks_is_known_by_what_it_has_answered(broken: Broken) -> None:
+    authority, node = broken.structure.authority, broken.others()[0]
+    epoch = node.quorum.epoch + 20
+    node.quorum.machine._quorum.state = Unattached(epoch, int(broken.cluster.world.now_s * 1000))
+    with pytest.raises(Violated, match="where nobody has led the quorum"):
+        authority.check(broken.cluster)
+    leader = next(node.quorum.machine.leadership for node in broken.cluster.nodes.values() if node.quorum.machine.is_leader)
+    assert leader is not None
+    leader.epoch = epoch - 1
+    authority.answers(leader)
+    leader.epoch = 0
+    authority.check(broken.cluster)

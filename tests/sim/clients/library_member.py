@@ -235,6 +235,8 @@ class LibraryMember(Polling):
             return
         for place in places:
             del self.jumps[Place(*place)]
+            if is_lost:
+                self._in_hand.pop(Place(*place), None)  # when it is given to it anew, that may begin behind it
         gone = [history.Position(*place) for place in places]
         program, (member, _) = self.program, self._who()
         program.tell(history.Revoked(program.at_ms, program.name, gone, self.terms.group, member, is_lost))

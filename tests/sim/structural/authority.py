@@ -32,7 +32,7 @@ class AuthorityChecks:
 
     def check(self, cluster: "SimCluster") -> None:
         now_ms = int(cluster.world.now_s * MS_PER_SECOND)
-        known = [node.quorum.machine.leader for node in cluster.nodes.values()]  # who led between two looks has followers by now
+        known = [node.quorum.machine.leader for node in cluster.nodes.values()]
         self.epoch_led = max([self.epoch_led, *(leader.epoch for leader in known if leader.leader_id != NOBODY)])
         for number, node in cluster.nodes.items():
             member, ahead = cluster.members[number], node.quorum.epoch - self.epoch_led
@@ -45,6 +45,10 @@ class AuthorityChecks:
                 self._check_majority(cluster, member, node, now_ms)
             else:
                 self._idle_ms[number, member.life] = now_ms
+
+    def answers(self, leader: Leader) -> None:
+        """One that others have heard of. By the next look all may be at the next election."""
+        self.epoch_led = max(self.epoch_led, leader.epoch)
 
     def _check_majority(self, cluster: "SimCluster", member: "SimNode", node: Node, now_ms: int) -> None:
         place, leader = (member.number, member.life), node.quorum.machine.leadership

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from odradek.core.raft.states import UNKNOWN, Follower
+from odradek.core.raft.states import UNKNOWN, Follower, Leader
 from odradek.log.names import FileKind
 from odradek.node.node import Node
 from odradek.wire.frames import CORRELATION, FIXED_PART, decode_request, decode_response, split_frames
@@ -40,9 +40,10 @@ VOTE: Final = VoteRequest.schema.key
 
 
 class PromiseChecks:
-    def __init__(self, cluster: "SimCluster", began: Callable[[Node], None]) -> None:
-        """`began` is told of every node that fetches for the first time in its life."""
+    def __init__(self, cluster: "SimCluster", began: Callable[[Node], None], answers: Callable[[Leader], None]) -> None:
+        """`began` is told of every node that fetches for the first time in its life, `answers` of who is fetched from."""
         self.began = began
+        self.answers = answers
         self.voters = VoterChecks(cluster)
         self.members = {member.host: member for member in cluster.members.values()}
         self.votes: dict[tuple[bytes, int], int] = {}  # by folder and epoch
@@ -158,6 +159,7 @@ class PromiseChecks:
     def _check_leader(self, node: Node) -> None:
         leader = node.quorum.machine.leadership
         if leader is not None:
+            self.answers(leader)
             self.voters.check_leader(node.node_id, node.quorum, leader)
             known, start = leader.high_watermark, leader.epoch_start
             hold(

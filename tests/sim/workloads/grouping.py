@@ -114,7 +114,8 @@ def make_processor(member: Member, stage: Stage, group: GroupPlan, name: str) ->
     program = member.program
     program.era = program.era.with_floor(**STABLE)
     owner = program.name if stage.profile.has_twins else name
-    terms = TransactionalTerms(f"transactional-{owner}", program.chance.choice(TIMEOUTS_MS))
+    timeouts_ms = TIMEOUTS_MS[:-1] if stage.profile.has_twins else TIMEOUTS_MS  # of a life that nobody follows
+    terms = TransactionalTerms(f"transactional-{owner}", program.chance.choice(timeouts_ms))
     transactor = Transactor(program, chosen_manner(program.chance), terms, member.awake, member.view)
     outputs = lambda: [Place(group.output, index) for index in range(stage.topics[group.output].partitions)]  # noqa: E731
     processor = Processor(transactor, group.name, outputs)

@@ -168,7 +168,7 @@ async def transact(program: Program, stage: Stage) -> None:
             stage.count(f"transactors, {accident}")
             if accident == "kill":
                 await last.kill()
-                if stage.profile.is_eager and chance.random() < OPEN_FOR_GOOD:
+                if stage.profile.is_eager and terms.timeout_ms < TIMEOUTS_MS[-1] and chance.random() < OPEN_FOR_GOOD:
                     terms = Terms(f"{terms.transactional_id}-{len(lives)}", chance.choice(TIMEOUTS_MS[:-1]))
             else:
                 last.stall(chance.uniform(*STALL_SECONDS))
