@@ -50,6 +50,15 @@ class Handing:
             reading.done, reading.done_epoch = min(not_given.get(reading.place, given), given), reading.given_epoch
         self._in_hand.clear()
 
+    def still_held(self, not_given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of what somebody who passes it on has not given: where to go on, in the partitions that are still those it is from."""
+        found = {reading.place: reading for reading in self._in_hand if self.fetcher.readings.get(reading.place) is reading}
+        return {
+            place: min(offset, found[place].given)  # it may have gone back meanwhile, where the log was cut
+            for place, offset in not_given.items()
+            if place in found and found[place].given >= 0
+        }
+
     def give(self, count: int) -> list[Record]:
         """The records of a step: as many as are there, up to so many."""
         given: list[Record] = []
