@@ -296,3 +296,15 @@ def test_offsets_that_are_tried_again_when_their_transaction_is_aborted_are_in_n
         assert epochs == [1]
 
     asyncio.run(story())
+
+
+def test_a_transaction_without_offsets_and_records_is_unknown_to_its_coordinator() -> None:
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+        await transactions.begin()
+        await transactions.send_offsets({}, GroupMetadata("g"))
+        await transactions.end(is_commit=True)
+        assert [type(each) for each in coordinator.asked] == [InitProducerIdRequest]
+
+    asyncio.run(story())

@@ -317,6 +317,8 @@ class Transactions:
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         number = self.check()
+        if not offsets:
+            return  # or a transaction with nothing in it would begin
         self.has_begun = True
         ended = self.cluster.loop.create_future()
         self._sending_offsets.add(ended)
