@@ -11,12 +11,13 @@ from confluent_kafka.cimpl import NewPartitions
 from odradek import sync
 from odradek.client.admin import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, Refused, TimedOut
 from odradek.client.group.classic import ClassicMember
 from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
 from odradek.client.records import Committed, Record, TopicPartition
-from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, make_anew, poll_until, run, take, values
+from odradek.wire.errors import ErrorCode
+from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, make_anew, poll_until, run, take, until, values
 from tests.client.servers import Server
 from tests.clients.confluent import admin, consuming, create, fill, read, rows
 
@@ -468,6 +469,40 @@ def test_offsets_are_committed_in_transactions(server: Server, name: str, protoc
                             raise LookupError
                 except LookupError:
                     pass
+            assert (await reader.committed())[TopicPartition(name, 0)].offset == 8
+
+    run(story())
+    assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
+
+
+@PROTOCOLS
+def test_what_was_lost_while_the_program_had_it_in_hand_is_in_no_transaction(server: Server, name: str, protocol: str) -> None:
+    target = f"{name}-target"
+    create(server.bootstrap, name)
+    create(server.bootstrap, target)
+    fill(server.bootstrap, name, 8)
+
+    async def story() -> None:
+        async with (
+            Member(server, name, name, group_protocol=protocol, auto_commit=False, max_poll_interval_ms=1_500) as one,
+            Producer(server.bootstrap, transactional_id=name) as producer,
+        ):
+            reader = one.consumer
+
+            async def copy(records: list[Record]) -> None:
+                async with producer.transaction():
+                    for record in records:
+                        await producer.send(target, record.value)
+                    await producer.send_offsets(reader.positions(), reader.group_metadata())
+
+            records = await take(reader, 8)
+            await until(lambda: one.lost == [[0]], "the program stayed away, and its share is lost")
+            with pytest.raises(Refused) as caught:
+                await copy(records)
+            assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+            with pytest.raises(Refused):
+                await reader.commit()
+            await copy(await take(reader, 8))
             assert (await reader.committed())[TopicPartition(name, 0)].offset == 8
 
     run(story())

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from odradek.client.consumer import Consumer as AsyncConsumer
 from odradek.client.consumer import Place
-from odradek.client.errors import Closed
+from odradek.client.errors import Closed, Refused
 from odradek.client.records import Committed, Record, TopicPartition
 from odradek.client.sync.background import Background
 from odradek.client.sync.mirrored import ConsumerCalls
@@ -112,7 +112,9 @@ class Consumer(ConsumerCalls):
         return self._background.run(work())
 
     def positions(self) -> dict[TopicPartition, Committed]:
-        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction."""
+        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction.
+
+        Refused, until the next step, when the group took something away of which the program has records in hand."""
 
         async def work() -> dict[TopicPartition, Committed]:
             return self._positions()
@@ -120,7 +122,11 @@ class Consumer(ConsumerCalls):
         return self._background.run(work())
 
     def _positions(self) -> dict[TopicPartition, Committed]:
-        found = self._original.positions()
+        try:
+            found = self._original.positions()
+        except Refused:
+            self._give_back()  # of what was lost nothing more is given
+            raise
         return {**found, **{place: Committed(offset) for place, offset in self._not_given().items() if place in found}}
 
     def lag(self, partition: Place) -> int | None:
