@@ -1,6 +1,6 @@
 """What a client believes of topics, of all that brokers say."""
 
-from odradek.client.metadata import DOUBTS_MAX, Metadata
+from odradek.client.metadata import DOUBTS_MAX, REPLACED_MAX, RETURNS_MAX, Metadata
 from odradek.wire.messages import MetadataResponse
 
 TOPIC = "t"
@@ -46,3 +46,24 @@ def test_metadata_that_are_older_than_others_overrule_nobody() -> None:
     for _ in range(DOUBTS_MAX):
         metadata.take(told(FIRST, ONE, 7))
     assert metadata.leader(TOPIC, 0) == OTHER, "what metadata have said needs no hint"
+
+
+def test_a_topic_that_was_replaced_does_not_come_back_with_a_broker_that_is_behind() -> None:
+    metadata = known(told(FIRST), told(SECOND), told(FIRST))
+    for _ in range(RETURNS_MAX):
+        assert metadata.topics[TOPIC].id == SECOND
+        assert metadata.names == {SECOND: TOPIC}
+        metadata.take(told(SECOND))
+        metadata.take(told(FIRST))
+
+
+def test_a_topic_that_a_broker_that_is_behind_has_replaced_comes_back_when_enough_say_so() -> None:
+    metadata = known(told(SECOND), told(FIRST), *[told(SECOND)] * RETURNS_MAX)
+    assert metadata.topics[TOPIC].id == SECOND
+    metadata.take(told(FIRST))
+    assert metadata.topics[TOPIC].id == SECOND
+
+
+def test_so_many_replaced_topics_are_remembered() -> None:
+    metadata = known(*[told(number.to_bytes(16)) for number in range(1, REPLACED_MAX + 10)])
+    assert len(metadata._replaced) == REPLACED_MAX

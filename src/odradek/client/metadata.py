@@ -4,6 +4,8 @@ Invariants
  1. Of one topic's id, metadata of a partition are not taken that are older than others before: leader epochs only grow.
  2. What another broker says in passing is kept apart from that. It may mean a topic that was deleted, by its name: metadata that
     say otherwise DOUBTS_MAX times are right.
+ 3. The id of a topic that was replaced by another of its name is news of a broker that is behind. Only where RETURNS_MAX of
+    them in a row name it, it was the other one that was behind.
 """
 
 from collections.abc import Iterable
@@ -19,6 +21,8 @@ NO_NODE: Final = -1
 NO_EPOCH: Final = -1
 NO_ID: Final = bytes(16)
 DOUBTS_MAX: Final = 2
+RETURNS_MAX: Final = 5
+REPLACED_MAX: Final = 1_000  # topics whose ids are remembered, the last ones
 
 
 class Broker(Struct, frozen=True):
@@ -59,6 +63,8 @@ class Metadata:
         self.topics: dict[str, TopicInfo] = {}
         self.names: dict[bytes, str] = {}  # of topics by id
         self.errors: dict[str, ErrorCode] = {}  # of topics that were asked for, and are not there
+        self._replaced: dict[bytes, None] = {}  # ids of topics, the last one last
+        self._returns: dict[str, int] = {}  # of such an id, in a row, by topic
         self._hints: dict[str, dict[int, Hint]] = {}  # that are believed, by topic and partition
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -89,6 +95,11 @@ class Metadata:
     def _take_topic(self, name: str, topic: MetadataResponse.MetadataResponseTopic) -> bool:
         known = self.topics.get(name)
         is_same = known is not None and known.id == topic.topic_id
+        if known is not None and topic.topic_id in self._replaced:
+            self._returns[name] = self._returns.get(name, 0) + 1
+            if self._returns[name] < RETURNS_MAX:
+                return False
+        self._returns.pop(name, None)
         partitions = dict(known.partitions) if known is not None and is_same else {}
         hints = self._hints.pop(name, {}) if not is_same else self._hints.get(name, {})
         for each in topic.partitions:
@@ -109,10 +120,19 @@ class Metadata:
             return False
         if known is not None:
             self.names.pop(known.id, None)
+            if not is_same:
+                self._replace(known.id, found.id)
         self.topics[name] = found
         if found.id != NO_ID:
             self.names[found.id] = name
         return True
+
+    def _replace(self, before: bytes, now: bytes) -> None:
+        self._replaced.pop(now, None)
+        if NO_ID not in (before, now):
+            self._replaced[before] = None
+        if len(self._replaced) > REPLACED_MAX:
+            del self._replaced[next(iter(self._replaced))]
 
     def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
         """Who leads a partition, as another broker says in passing. False when that is not new."""
@@ -140,6 +160,7 @@ class Metadata:
 
     def _forget(self, name: str) -> None:
         self._hints.pop(name, None)
+        self._returns.pop(name, None)
         known = self.topics.pop(name, None)
         if known is not None:
             self.names.pop(known.id, None)
