@@ -130,8 +130,14 @@ class Transactions:
         if number == self.number:
             self._fail(error)
 
+    def _is_end(self, error: KafkaError) -> bool:
+        """Of the producer. Brokers refuse the epoch of who was fenced, and, where every transaction has another one, of who took
+        too long as well: which of the two it is the coordinator says, when it is asked to abort."""
+        is_open = self.is_implicit and self.state in (State.OPEN, State.FAILED)
+        return is_final(error) and not (is_open and error.code is ErrorCode.INVALID_PRODUCER_EPOCH)
+
     def _fail(self, error: KafkaError) -> None:
-        if is_final(error):
+        if self._is_end(error):
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
@@ -397,7 +403,7 @@ class Transactions:
         try:
             return await self.cluster.insist(f"{what} ({self.transactional_id})", attempt)
         except KafkaError as error:
-            if is_final(error):
+            if self._is_end(error):
                 self.state, self.error = State.FENCED, error
             raise
 
