@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -17,7 +18,18 @@ from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
 from odradek.client.records import Committed, Record, TopicPartition
 from odradek.wire.errors import ErrorCode
-from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, make_anew, poll_until, run, take, until, values
+from tests.client.consuming import (
+    GROUP_SETTINGS,
+    SECONDS_MAX,
+    committed_by_others,
+    consumer,
+    make_anew,
+    poll_until,
+    run,
+    take,
+    until,
+    values,
+)
 from tests.client.servers import Server
 from tests.clients.confluent import admin, consuming, create, fill, read, rows
 
@@ -507,6 +519,21 @@ def test_what_was_lost_while_the_program_had_it_in_hand_is_in_no_transaction(ser
 
     run(story())
     assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
+
+
+def test_what_was_lost_is_not_given_from_what_an_iteration_has_taken_ahead(server: Server, name: str) -> None:
+    create(server.bootstrap, name)
+    fill(server.bootstrap, name, 8)
+    lost = threading.Event()
+    options: dict[str, Any] = {"bootstrap": server.bootstrap, "group": name, "auto_commit": False, "max_poll_interval_ms": 1_500}
+    with sync.Consumer(name, **options, on_lost=lambda _: lost.set()) as reader:
+        assert [next(reader).offset for _ in range(3)] == [0, 1, 2]
+        assert lost.wait(SECONDS_MAX)
+        for look in (reader.positions, reader.commit):
+            with pytest.raises(Refused):
+                look()
+        assert [next(reader).offset for _ in range(3)] == [0, 1, 2], "nothing was committed, and it has it again"
+        assert reader.positions()[TopicPartition(name, 0)].offset == 3
 
 
 def test_offsets_of_an_open_transaction_are_waited_for(server: Server, name: str) -> None:
