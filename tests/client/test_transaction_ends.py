@@ -107,9 +107,9 @@ def test_who_is_refused_by_its_epoch_aborts_and_goes_on_unless_the_coordinator_s
         transactions = await begun(coordinator)
         coordinator.of_offsets = ErrorCode.INVALID_PRODUCER_EPOCH
         if what == "batch":
-            transactions.failed(PLACE, refused(ErrorCode.INVALID_PRODUCER_EPOCH))
+            transactions.failed(PLACE, transactions.judged(refused(ErrorCode.INVALID_PRODUCER_EPOCH)))
         else:
-            with pytest.raises(Fenced):
+            with pytest.raises(TransactionFailed):
                 await transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g"))
         return transactions
 
@@ -136,7 +136,7 @@ def test_who_is_refused_by_its_epoch_is_at_its_end_where_that_stays_from_one_tra
         coordinator.version = IMPLICIT_SINCE - 1
         transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
         await transactions.begin()
-        transactions.failed(PLACE, refused(ErrorCode.INVALID_PRODUCER_EPOCH))
+        transactions.failed(PLACE, transactions.judged(refused(ErrorCode.INVALID_PRODUCER_EPOCH)))
         with pytest.raises(Fenced):
             transactions.check()
 

@@ -130,14 +130,22 @@ class Transactions:
         if number == self.number:
             self._fail(error)
 
-    def _is_end(self, error: KafkaError) -> bool:
-        """Of the producer. Brokers refuse the epoch of who was fenced, and, where every transaction has another one, of who took
-        too long as well: which of the two it is the coordinator says, when it is asked to abort."""
+    def judged(self, error: KafkaError) -> KafkaError:
+        """Brokers refuse the epoch of who was fenced, and, where every transaction has another one, of who took too long as well:
+        the transaction has failed, and which of the two it is the coordinator says, when it is asked to abort."""
         is_open = self.is_implicit and self.state in (State.OPEN, State.FAILED)
-        return is_final(error) and not (is_open and error.code is ErrorCode.INVALID_PRODUCER_EPOCH)
+        if not is_open or error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+            return error
+        took_long = f"it took longer than transaction_timeout_ms={self.timeout_ms}"
+        reason = f"{error}; either {took_long}, or somebody else has the id, which its abort will tell"
+        failed = TransactionFailed(
+            f"the transaction of {self.transactional_id} is over: {reason}", transactional_id=self.transactional_id
+        )
+        failed.__cause__ = error
+        return failed
 
     def _fail(self, error: KafkaError) -> None:
-        if self._is_end(error):
+        if is_final(error):
             self.state, self.error = State.FENCED, error
         elif self.state in (State.OPEN, State.FAILED):
             self.error = self.error or error
@@ -403,9 +411,12 @@ class Transactions:
         try:
             return await self.cluster.insist(f"{what} ({self.transactional_id})", attempt)
         except KafkaError as error:
-            if self._is_end(error):
-                self.state, self.error = State.FENCED, error
-            raise
+            judged = self.judged(error)
+            if is_final(judged):
+                self.state, self.error = State.FENCED, judged
+            if judged is error:
+                raise
+            raise judged from error
 
     async def close(self) -> None:
         if self._adding is not None:
