@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -11,12 +12,24 @@ from confluent_kafka.cimpl import NewPartitions
 from odradek import sync
 from odradek.client.admin import NewTopic
 from odradek.client.consumer import Consumer
-from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, Refused, TimedOut
 from odradek.client.group.classic import ClassicMember
 from odradek.client.group.modern import ModernMember
 from odradek.client.producer import Producer
 from odradek.client.records import Committed, Record, TopicPartition
-from tests.client.consuming import GROUP_SETTINGS, committed_by_others, consumer, make_anew, poll_until, run, take, values
+from odradek.wire.errors import ErrorCode
+from tests.client.consuming import (
+    GROUP_SETTINGS,
+    SECONDS_MAX,
+    committed_by_others,
+    consumer,
+    make_anew,
+    poll_until,
+    run,
+    take,
+    until,
+    values,
+)
 from tests.client.servers import Server
 from tests.clients.confluent import admin, consuming, create, fill, read, rows
 
@@ -472,6 +485,55 @@ def test_offsets_are_committed_in_transactions(server: Server, name: str, protoc
 
     run(story())
     assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
+
+
+@PROTOCOLS
+def test_what_was_lost_while_the_program_had_it_in_hand_is_in_no_transaction(server: Server, name: str, protocol: str) -> None:
+    target = f"{name}-target"
+    create(server.bootstrap, name)
+    create(server.bootstrap, target)
+    fill(server.bootstrap, name, 8)
+
+    async def story() -> None:
+        async with (
+            Member(server, name, name, group_protocol=protocol, auto_commit=False, max_poll_interval_ms=1_500) as one,
+            Producer(server.bootstrap, transactional_id=name) as producer,
+        ):
+            reader = one.consumer
+
+            async def copy(records: list[Record]) -> None:
+                async with producer.transaction():
+                    for record in records:
+                        await producer.send(target, record.value)
+                    await producer.send_offsets(reader.positions(), reader.group_metadata())
+
+            records = await take(reader, 8)
+            await until(lambda: one.lost == [[0]], "the program stayed away, and its share is lost")
+            with pytest.raises(Refused) as caught:
+                await copy(records)
+            assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+            with pytest.raises(Refused):
+                await reader.commit()
+            await copy(await take(reader, 8))
+            assert (await reader.committed())[TopicPartition(name, 0)].offset == 8
+
+    run(story())
+    assert [int(each.value() or b"") for each in read(server.bootstrap, target, 8)] == list(range(8))
+
+
+def test_what_was_lost_is_not_given_from_what_an_iteration_has_taken_ahead(server: Server, name: str) -> None:
+    create(server.bootstrap, name)
+    fill(server.bootstrap, name, 8)
+    lost = threading.Event()
+    options: dict[str, Any] = {"bootstrap": server.bootstrap, "group": name, "auto_commit": False, "max_poll_interval_ms": 1_500}
+    with sync.Consumer(name, **options, on_lost=lambda _: lost.set()) as reader:
+        assert [next(reader).offset for _ in range(3)] == [0, 1, 2]
+        assert lost.wait(SECONDS_MAX)
+        for look in (reader.positions, reader.commit):
+            with pytest.raises(Refused):
+                look()
+        assert [next(reader).offset for _ in range(3)] == [0, 1, 2], "nothing was committed, and it has it again"
+        assert reader.positions()[TopicPartition(name, 0)].offset == 3
 
 
 def test_offsets_of_an_open_transaction_are_waited_for(server: Server, name: str) -> None:

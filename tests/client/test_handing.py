@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.buffer import Piece
-from odradek.client.errors import Corrupt
+from odradek.client.errors import Corrupt, Refused
 from odradek.client.fetcher import Fetcher
 from odradek.client.handing import Handing
 from odradek.client.reading import Reading
@@ -72,3 +72,28 @@ def test_batches_that_were_taken_before_something_corrupt_are_given_too() -> Non
     made, _ = handing(None)
     with pytest.raises(Corrupt):
         made.give_batches(1_000)
+
+
+def test_what_was_lost_is_missed_until_the_next_step_where_the_program_has_it_in_hand() -> None:
+    made, pieces = handing([record(0, 0)], [record(1, 0)])
+    lost, kept = [piece.reading for piece in pieces.left]
+    made.come_back(is_iterating=False)
+    assert made.give(1) == [record(0, 0)]
+    made.lose([kept])
+    made.check_nothing_lost()
+    made.lose([lost])
+    for _ in range(2):
+        with pytest.raises(Refused, match="ILLEGAL_GENERATION"):
+            made.check_nothing_lost()
+    made.come_back(is_iterating=False)
+    made.check_nothing_lost()
+
+
+def test_what_is_lost_after_the_program_went_elsewhere_is_not_missed() -> None:
+    made, pieces = handing([record(0, 0)])
+    reading = pieces.left[0].reading
+    made.come_back(is_iterating=False)
+    assert made.give(1) == [record(0, 0)]
+    reading.move(7)
+    made.lose([reading])
+    made.check_nothing_lost()

@@ -98,6 +98,44 @@ def test_what_an_iteration_has_not_given_is_not_committed(server: Server, name: 
         assert next(consumer).value == b"16"
 
 
+def test_what_an_iteration_has_taken_ahead_goes_back_when_the_program_goes_elsewhere(server: Server, name: str) -> None:
+    place = TopicPartition(name, 0)
+    with Admin(server.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, partitions=1)])
+    with Producer(server.bootstrap) as producer:
+        for number in range(100):
+            producer.send(name, str(number))
+
+    def take(consumer: Consumer, count: int) -> list[int]:
+        return [next(consumer).offset for _ in range(count)]
+
+    with Consumer(name, bootstrap=server.bootstrap, group=name) as consumer:
+        assert take(consumer, 10) == [*range(10)]
+        assert (consumer.positions()[place].offset, consumer.position(place), consumer.lag(place)) == (10, 10, 90)
+        assert next(consumer).offset == 10, "looking takes nothing back"
+        consumer.seek(place, 50)
+        assert take(consumer, 2) == [50, 51]
+        consumer.seek_to_beginning()
+        assert take(consumer, 20) == [*range(20)]
+        assert consumer.poll_batches()[0].offset == 20
+        consumer.seek(place, 30)
+        assert take(consumer, 1) == [30]
+        assert consumer.poll_arrow()["offset"][0].as_py() == 31
+        consumer.seek(place, 10)
+        assert take(consumer, 10) == [*range(10, 20)]
+        consumer.pause()
+        assert consumer.poll(timeout_ms=0) == []
+        consumer.resume()
+        assert take(consumer, 1) == [20]
+        consumer.unsubscribe()
+        with Consumer(name, bootstrap=server.bootstrap, group=name, auto_commit=False) as other:
+            assert take(other, 1) == [21]
+        consumer.assign({place: 70})
+        assert take(consumer, 2) == [70, 71]
+        consumer.assign([place])
+        assert take(consumer, 1) == [72]
+
+
 def test_an_error_in_the_program_leaves_its_last_records_to_be_read_again(server: Server, name: str) -> None:
     with Admin(server.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions=1)])
@@ -179,16 +217,13 @@ class Original:
     def __init__(self, *records: Record) -> None:
         self.records = [*records]
         self.heard: list[Any] = []
-        self._running = SimpleNamespace(handing=SimpleNamespace(finish=self.heard.append))
+        self._running = SimpleNamespace(handing=SimpleNamespace(finish=self.heard.append, still_held=dict))
 
     async def start(self) -> None:
         """It is there."""
 
     async def poll(self, max_records: int | None, timeout_ms: float) -> list[Record]:
         return [self.records.pop(0)]
-
-    def assignment(self) -> list[TopicPartition]:
-        return [TopicPartition("t", 0)]
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         self.heard.append((place, offset))

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.client.cluster import Cluster
-from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut, TransactionFailed
+from odradek.client.errors import Fenced, InvalidOption, KafkaError, TimedOut, TransactionFailed, refused
 from odradek.client.producer import Producer, Topic
 from odradek.client.records import Committed, GroupMetadata, TopicPartition
 from odradek.client.transaction import FEATURE, IMPLICIT_SINCE, Transactions
@@ -97,6 +97,48 @@ def test_a_transaction_that_the_cluster_has_aborted_failed_and_the_next_one_begi
         await transactions.begin()
         assert [type(each) for each in coordinator.asked] == [InitProducerIdRequest, EndTxnRequest, InitProducerIdRequest]
         assert transactions.owner == (1, 2)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("what", ["batch", "offsets"])
+def test_who_is_refused_by_its_epoch_aborts_and_goes_on_unless_the_coordinator_says_that_it_was_fenced(what: str) -> None:
+    async def fail(coordinator: Coordinator) -> Transactions:
+        transactions = await begun(coordinator)
+        coordinator.of_offsets = ErrorCode.INVALID_PRODUCER_EPOCH
+        if what == "batch":
+            transactions.failed(PLACE, transactions.judged(refused(ErrorCode.INVALID_PRODUCER_EPOCH)))
+        else:
+            with pytest.raises(TransactionFailed):
+                await transactions.send_offsets({PLACE: Committed(1)}, GroupMetadata("g"))
+        return transactions
+
+    async def story() -> None:
+        transactions = await fail(Coordinator())
+        with pytest.raises(TransactionFailed):
+            await transactions.end(is_commit=True)
+        await transactions.end(is_commit=False)
+        await transactions.begin()
+        assert transactions.owner == (1, 2), "which the coordinator gave it at the end"
+
+        transactions = await fail(Coordinator(ErrorCode.PRODUCER_FENCED))
+        with pytest.raises(Fenced):
+            await transactions.end(is_commit=False)
+        with pytest.raises(Fenced):
+            await transactions.begin()
+
+    asyncio.run(story())
+
+
+def test_who_is_refused_by_its_epoch_is_at_its_end_where_that_stays_from_one_transaction_to_the_next() -> None:
+    async def story() -> None:
+        coordinator = Coordinator()
+        coordinator.version = IMPLICIT_SINCE - 1
+        transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+        await transactions.begin()
+        transactions.failed(PLACE, transactions.judged(refused(ErrorCode.INVALID_PRODUCER_EPOCH)))
+        with pytest.raises(Fenced):
+            transactions.check()
 
     asyncio.run(story())
 
@@ -294,5 +336,17 @@ def test_offsets_that_are_tried_again_when_their_transaction_is_aborted_are_in_n
             await asyncio.sleep(0)
         epochs = [each.producer_epoch for each in coordinator.asked if isinstance(each, TxnOffsetCommitRequest)]
         assert epochs == [1]
+
+    asyncio.run(story())
+
+
+def test_a_transaction_without_offsets_and_records_is_unknown_to_its_coordinator() -> None:
+    async def story() -> None:
+        coordinator = Coordinator()
+        transactions = Transactions(cast("Cluster", coordinator), "mine", 1_000, lambda: None, lambda _: None)
+        await transactions.begin()
+        await transactions.send_offsets({}, GroupMetadata("g"))
+        await transactions.end(is_commit=True)
+        assert [type(each) for each in coordinator.asked] == [InitProducerIdRequest]
 
     asyncio.run(story())

@@ -236,6 +236,22 @@ def test_a_batch_whose_marker_is_there_is_not_written_again_and_is_computed_neve
 
 
 @ON_OURS
+def test_a_query_that_is_started_again_from_the_same_writer_writes_no_batch_twice(
+    spark: SparkSession, sinks: Callable[..., Sink], server: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = begun(sinks(), spark)
+    sink.write(rows(spark, 1), 1)
+    evaluated: list[DataFrame] = []
+    monkeypatch.setattr(exactly_once, "evaluate", evaluated.append)
+    sink.write(rows(spark, 1), 1)
+    assert len(evaluated) == 1, "what it knew of the batch went with the query"
+    sink.write(rows(spark, 2), 2)
+    with pytest.raises(Outdated):
+        sink.write(rows(spark, 1), 1)
+    assert numbers(server, name) == numbers(server, name, "read_uncommitted") == upto(3)
+
+
+@ON_OURS
 def test_a_batch_that_is_out_is_computed_also_where_the_first_look_at_the_marker_failed(
     spark: SparkSession, sinks: Callable[..., Sink], server: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

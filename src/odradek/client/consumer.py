@@ -273,7 +273,9 @@ class Consumer:
         return await (await self._started()).position(TopicPartition(*partition), timeout_ms)
 
     def positions(self) -> dict[TopicPartition, Committed]:
-        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction."""
+        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction.
+
+        Refused, until the next step, when the group took something away of which the program has records in hand."""
         return self._running.positions()
 
     def lag(self, partition: Place) -> int | None:

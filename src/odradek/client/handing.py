@@ -6,7 +6,9 @@ back for more; then it is done with, and may be committed.
 Invariants
  1. A record is given once, in the order of its partition, and only while its partition is open.
  2. `done` of a partition is after what was given in earlier steps, never after what is in hand.
- 3. Iterating costs nothing but the next of an iterator: how far it got is looked up when somebody asks.
+ 3. Of what a group took away while it was in hand no positions are given, as if it had not been: until the next step that is an
+    error, so that nothing that was made of it is committed without its offsets.
+ 4. Iterating costs nothing but the next of an iterator: how far it got is looked up when somebody asks.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,10 +18,11 @@ from types import MappingProxyType
 from typing import Final
 
 from odradek.client.buffer import Piece
-from odradek.client.errors import Corrupt
+from odradek.client.errors import Corrupt, Refused
 from odradek.client.fetcher import Fetcher
 from odradek.client.reading import Reading
 from odradek.client.records import Batches, Record, TopicPartition
+from odradek.wire.errors import ErrorCode
 
 CHUNK_RECORDS_MIN: Final = 512  # that are unpacked at once, where there are so many
 
@@ -34,6 +37,7 @@ class Handing:
         self._piece: Piece | None = None  # that the chunk is from
         self._is_iterating = False
         self._in_hand: dict[Reading, int] = {}  # with their jumps when they were given
+        self._lost: list[TopicPartition] = []  # of them, to somebody else
 
     # -- steps
 
@@ -49,6 +53,16 @@ class Handing:
             given = reading.given
             reading.done, reading.done_epoch = min(not_given.get(reading.place, given), given), reading.given_epoch
         self._in_hand.clear()
+        self._lost.clear()
+
+    def still_held(self, not_given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Of what somebody who passes it on has not given: where to go on, in the partitions that are still those it is from."""
+        found = {reading.place: reading for reading in self._in_hand if self.fetcher.readings.get(reading.place) is reading}
+        return {
+            place: min(offset, found[place].given)  # it may have gone back meanwhile, where the log was cut
+            for place, offset in not_given.items()
+            if place in found and found[place].given >= 0
+        }
 
     def give(self, count: int) -> list[Record]:
         """The records of a step: as many as are there, up to so many."""
@@ -124,6 +138,17 @@ class Handing:
     def holds_from_before(self, reading: Reading) -> bool:
         """Whether the program has records in hand that were given before a jump: where we are is not how far it is."""
         return self._in_hand.get(reading, reading.jumps) != reading.jumps
+
+    def lose(self, readings: Collection[Reading]) -> None:
+        """Somebody else has these: what the program makes of the records of them in its hand must not count."""
+        self.look()
+        self._lost += [reading.place for reading in readings if self._in_hand.get(reading) == reading.jumps]
+
+    def check_nothing_lost(self) -> None:
+        """Raises, until the next step, when positions say nothing of a part of what the program has in hand."""
+        for topic, partition in self._lost[:1]:
+            reason = "the group took it away while the program had records of it, which others read again"
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, reason, topic=topic, partition=partition)
 
     def interrupt(self) -> None:
         """What is ready goes back to its piece, and is given from there if it may be given then."""

@@ -183,7 +183,7 @@ class Holding:
     async def lose(self) -> None:
         """Somebody else has them, or will."""
         places = self.places
-        self._withhold(places)
+        self.handing.lose(self._withhold(places))
         self._forget(places)
         if places:
             await self._call(self.on_lost, places)

@@ -39,6 +39,10 @@ class Identity(Protocol):
         """As whom a partition goes on whose numbers have to begin anew; None when that is not known yet."""
         ...
 
+    def judged(self, error: KafkaError) -> KafkaError:
+        """What a refusal for good means to who is this."""
+        ...
+
     def failed(self, place: TopicPartition, error: KafkaError) -> None:
         """A batch was given up."""
         ...
@@ -96,6 +100,9 @@ class Idempotent:
             return None
         self.epoch += 1
         return self.producer_id, self.epoch
+
+    def judged(self, error: KafkaError) -> KafkaError:
+        return error
 
     def failed(self, place: TopicPartition, error: KafkaError) -> None:
         """The lane of the partition counts anew by itself."""

@@ -172,6 +172,7 @@ class Reader:
 
     def positions(self) -> dict[TopicPartition, Committed]:
         self.handing.look()
+        self.handing.check_nothing_lost()
         readings = self.fetcher.readings
         topics = self.cluster.metadata.topics
         return {
@@ -184,6 +185,7 @@ class Reader:
         if self.commits is None:
             raise InvalidOption("a consumer without a group commits nothing")
         if offsets is None:
+            self.handing.check_nothing_lost()
             self.handing.finish()
             wanted = self.commits.unsent()
         else:

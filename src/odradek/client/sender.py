@@ -284,7 +284,7 @@ class Sender:
             case Fate.RENUMBERED:
                 lane.renumber(batch, error)
             case Fate.GIVEN_UP:
-                self.accumulator.fail(lane, batch, error)
+                self.accumulator.fail(lane, batch, identity.judged(error) if identity is not None else error)
 
     def _retry(self, lane: Lane, batch: Batch, error: KafkaError, *, is_uncertain: bool) -> None:
         if self.is_closed:

@@ -130,6 +130,20 @@ class Transactions:
         if number == self.number:
             self._fail(error)
 
+    def judged(self, error: KafkaError) -> KafkaError:
+        """Brokers refuse the epoch of who was fenced, and, where every transaction has another one, of who took too long as well:
+        the transaction has failed, and which of the two it is the coordinator says, when it is asked to abort."""
+        is_open = self.is_implicit and self.state in (State.OPEN, State.FAILED)
+        if not is_open or error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+            return error
+        took_long = f"it took longer than transaction_timeout_ms={self.timeout_ms}"
+        reason = f"{error}; either {took_long}, or somebody else has the id, which its abort will tell"
+        failed = TransactionFailed(
+            f"the transaction of {self.transactional_id} is over: {reason}", transactional_id=self.transactional_id
+        )
+        failed.__cause__ = error
+        return failed
+
     def _fail(self, error: KafkaError) -> None:
         if is_final(error):
             self.state, self.error = State.FENCED, error
@@ -317,6 +331,8 @@ class Transactions:
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
         number = self.check()
+        if not offsets:
+            return  # or a transaction with nothing in it would begin
         self.has_begun = True
         ended = self.cluster.loop.create_future()
         self._sending_offsets.add(ended)
@@ -395,9 +411,12 @@ class Transactions:
         try:
             return await self.cluster.insist(f"{what} ({self.transactional_id})", attempt)
         except KafkaError as error:
-            if is_final(error):
-                self.state, self.error = State.FENCED, error
-            raise
+            judged = self.judged(error)
+            if is_final(judged):
+                self.state, self.error = State.FENCED, judged
+            if judged is error:
+                raise
+            raise judged from error
 
     async def close(self) -> None:
         if self._adding is not None:

@@ -116,8 +116,8 @@ class Sink:
         self.checkpoint, self.topic, self.group, self.co_partitioned = checkpoint, topic, group, co_partitioned
         self.records_written = 0
         self._producer: Producer | None = None
-        self._is_certain = False  # that the last batch is out
-        self._computed: Marker | None = None  # the last batch that was, whatever became of it
+        self._out: Marker | None = None  # that is the last one for certain
+        self._computed: Marker | None = None  # the batch at work, as soon as it was, whatever became of it
         self._is_closed = False
         self._at_work = threading.Lock()
 
@@ -132,6 +132,7 @@ class Sink:
     def _write_once(self, frame: "DataFrame", batch_id: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY)
         marker = Marker(query or self.checkpoint, batch_id)
+        self._computed = None  # by a query that was started again it is computed again
         for attempt in range(1, ATTEMPTS_MAX + 1):
             begun_s = monotonic()
             try:
@@ -141,7 +142,7 @@ class Sink:
                         evaluate(frame)
                 else:
                     self._write(frame, marker)
-                self._is_certain = True
+                self._out = marker
                 return
             except Exception as error:  # whatever Spark makes of what fails in its tasks
                 too_slow, fenced = self._too_slow(monotonic() - begun_s), self._leave()
@@ -169,7 +170,7 @@ class Sink:
         if self._producer is None:
             self._producer = clients.run(start(self.properties, self.shared))
         clients.run(self._producer.begin_transaction())
-        if self._is_certain:
+        if self._out == Marker(marker.query, marker.batch - 1):
             return False
         found = clients.run(markers.last(self.shared, self.name))
         if found is None or found.query != marker.query or found.batch < marker.batch:
@@ -185,7 +186,7 @@ class Sink:
     def _write(self, frame: "DataFrame", marker: Marker) -> None:
         producer = self._producer
         assert producer is not None
-        self._is_certain = False
+        self._out = None
         shared = producer.share_transaction()
         spark = frame.sparkSession
         written = self._job(frame, shared, marker.batch).collect()
@@ -228,7 +229,7 @@ class Sink:
     def _leave(self) -> Fenced | None:
         """Aborts what is open, as far as that is possible; gives that somebody else has the id, if so. Whoever begins again reads
         the marker first."""
-        self._is_certain = False
+        self._out = None
         if self._producer is None:
             return None
         try:

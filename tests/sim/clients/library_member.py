@@ -181,8 +181,9 @@ class LibraryMember(Polling):
     async def _commit(self) -> None:
         """All that it has got."""
         self._in_hand.clear()
-        wanted, held = self.consumer.positions(), dict(self.jumps)
+        held = dict(self.jumps)
         try:
+            wanted = self.consumer.positions()
             await self.consumer.commit()
         except KafkaError:
             return
@@ -222,8 +223,8 @@ class LibraryMember(Polling):
         if not self.commits_itself:
             assert self._offsets is not None
             known = self._offsets.acknowledged
-            given = {place: each for place, each in self.consumer.positions().items() if place in places}
             with suppress(KafkaError):
+                given = {place: each for place, each in self.consumer.positions().items() if place in places}
                 await self.consumer.commit({place: each for place, each in given.items() if known[Place(*place)] != each.offset})
         self._tell_revoked(places, is_lost=False)
 

@@ -9,6 +9,8 @@ Iterating takes CHUNK_RECORDS at a time over from the loop's thread.
 Invariants
  1. What was taken over and not given to the program is not done with: it is neither committed, nor lost to another member. So is
     what comes when somebody who waits for it is interrupted.
+ 2. Positions are those of the program, not of what was taken over. Whatever has it read something else, or in another way, comes
+    after what was taken over went back: nothing of before is given then.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from typing import Any, Final, Self
 
 from odradek.client.consumer import Consumer as AsyncConsumer
 from odradek.client.consumer import Place
-from odradek.client.errors import Closed
+from odradek.client.errors import Closed, Refused
 from odradek.client.records import Committed, Record, TopicPartition
 from odradek.client.sync.background import Background
 from odradek.client.sync.mirrored import ConsumerCalls
@@ -87,16 +89,57 @@ class Consumer(ConsumerCalls):
 
     def _give_back(self) -> None:
         """What an iteration has taken over and not given is read again."""
-        if self._taken:
-            assigned = self._original.assignment()
-            for place, offset in self._not_given().items():
-                if place in assigned:
-                    self._original.seek(place, offset)
-            self._taken = []
+        for place, offset in self._not_given().items():
+            self._original.seek(place, offset)
+        self._taken = []
 
     def _not_given(self) -> dict[TopicPartition, int]:
-        """The first offsets, by partition."""
-        return {TopicPartition(each.topic, each.partition): each.offset for each in self._taken}
+        """The first offsets, by partition, of those that are still ours."""
+        if not self._taken:
+            return {}
+        first = {TopicPartition(each.topic, each.partition): each.offset for each in self._taken}
+        return self._original._running.handing.still_held(first)
+
+    # -- positions
+
+    def position(self, partition: Place, timeout_ms: float | None = None) -> int:
+        """The offset of what is given next; waits until that is known."""
+
+        async def work() -> int:
+            found = self._not_given().get(TopicPartition(*partition))
+            return found if found is not None else await self._original.position(partition, timeout_ms)
+
+        return self._background.run(work())
+
+    def positions(self) -> dict[TopicPartition, Committed]:
+        """What `commit` would commit, of all that is assigned: for a producer that commits it in a transaction.
+
+        Refused, until the next step, when the group took something away of which the program has records in hand."""
+
+        async def work() -> dict[TopicPartition, Committed]:
+            return self._positions()
+
+        return self._background.run(work())
+
+    def _positions(self) -> dict[TopicPartition, Committed]:
+        try:
+            found = self._original.positions()
+        except Refused:
+            self._give_back()  # of what was lost nothing more is given
+            raise
+        return {**found, **{place: Committed(offset) for place, offset in self._not_given().items() if place in found}}
+
+    def lag(self, partition: Place) -> int | None:
+        """How many offsets are ahead of the position, as of the last fetch; None before that."""
+
+        async def work() -> int | None:
+            found = self._original.lag(partition)
+            offset = self._not_given().get(TopicPartition(*partition))
+            if found is None or offset is None:
+                return found
+            return found + self._original._running.reading(TopicPartition(*partition)).given - offset
+
+        return self._background.run(work())
 
     # -- commits
 
@@ -104,16 +147,12 @@ class Consumer(ConsumerCalls):
         """These, or without any what the program has got: it is done with all of it."""
 
         async def work() -> None:
-            await self._original.commit(self._given() if offsets is None else offsets, timeout_ms)
+            wanted = offsets
+            if offsets is None and self._taken:
+                wanted = dict(self._positions().items())
+            await self._original.commit(wanted, timeout_ms)
 
         self._background.run(work())
-
-    def _given(self) -> dict[Place, int | Committed] | None:
-        """What the program has got, where that is less than what was taken over."""
-        if not self._taken:
-            return None
-        found: dict[Place, int | Committed] = {place: each for place, each in self._original.positions().items()}  # noqa: C416
-        return {**found, **{place: offset for place, offset in self._not_given().items() if place in found}}
 
     def close(self) -> None:
         """What the program has got counts as done with: commits, where that goes by itself, and leaves the group."""

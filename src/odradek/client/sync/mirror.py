@@ -3,7 +3,7 @@
 What they take and give is in `mirrored.pyi`, which `python -m tools.sync_stubs` writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
@@ -17,23 +17,27 @@ def public_methods(original: type) -> dict[str, Any]:
     return {name: each for name, each in found.items() if callable(each) and not isinstance(each, type) and name != "of"}
 
 
-def mirrors(original: type) -> Callable[[Mirror], Mirror]:
-    """Gives a class the public methods of another one, an instance of which is `_original`; its loop is `_background`."""
+def mirrors(original: type, gives_back: Collection[str] = ()) -> Callable[[Mirror], Mirror]:
+    """Gives a class the public methods of another one, an instance of which is `_original`; its loop is `_background`.
+
+    Before those of `gives_back` it calls `_give_back`, on the loop as well."""
 
     def decorate(cls: Mirror) -> Mirror:
         for name, method in public_methods(original).items():
-            setattr(cls, name, mirrored(name, method))
+            setattr(cls, name, mirrored(name, method, gives_back=name in gives_back))
         return cls
 
     return decorate
 
 
-def mirrored(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def mirrored(name: str, method: Callable[..., Any], *, gives_back: bool = False) -> Callable[..., Any]:
     is_async = iscoroutinefunction(method)
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         async def work() -> Any:
+            if gives_back:
+                self._give_back()
             found = getattr(self._original, name)(*args, **options)
             return await found if is_async else found
 
