@@ -12,6 +12,8 @@ from odradek.wire.messages import (
     ConfigRecord,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    PartitionChangeRecord,
+    PartitionRecord,
     TopicRecord,
 )
 from tests.core.config.node import node
@@ -85,6 +87,25 @@ def test_eligible_leaders_are_forgotten_when_the_least_number_of_replicas_change
     assert decision.records[-1] == (ClearElrRecord(topic_name=topic), 0)
     without = altered(image_with("t", level=22), type_, name, ("min.insync.replicas", SET, "2"))
     assert [type(record) for record, _ in without.records] == [ConfigRecord]
+
+
+@pytest.mark.parametrize("name", ["t", ""])
+@pytest.mark.parametrize(
+    ("elr", "last", "kept"), [((3,), (3,), (3,)), ((), (3,), ()), ((1, 3), (3,), (3,)), ((1, 3), (2,), (1,))]
+)
+def test_but_not_the_last_that_may_lead(name: str, elr: tuple[int, ...], last: tuple[int, ...], kept: tuple[int, ...]) -> None:
+    """Nobody else ever would: neither is anybody in the ISR."""
+    image = image_with("t", "u")
+    for topic in image.topics.values():
+        image.replay(PartitionRecord(topic_id=topic.id, partition_id=7, replicas=[1, 2, 3], isr=[1], leader=1))
+        gone = PartitionChangeRecord(topic_id=topic.id, partition_id=7, isr=[], leader=-1)
+        gone.eligible_leader_replicas, gone.last_known_elr = list(elr), list(last)
+        image.replay(gone)
+    decision = altered(image, TOPIC_RESOURCE if name else BROKER_RESOURCE, name, ("min.insync.replicas", SET, "2"))
+    replayed(image, decision.records)
+    found = image.topics["t"].partitions[7]
+    assert (found.isr, found.elr, found.last_known_elr) == ((), kept, last)
+    assert image.topics["u"].partitions[7].elr == (elr if name else kept)
 
 
 def test_without_eligible_leaders_a_broker_may_have_its_own_least_number_of_replicas() -> None:

@@ -4,7 +4,8 @@ The one changes single keys, the other replaces all keys of a resource. What con
 
 Invariants
  1. A resource is changed as a whole or not at all; the others of the request do not depend on it.
- 2. A change of min.insync.replicas forgets the eligible leader replicas that were chosen under the old one.
+ 2. A change of min.insync.replicas forgets the eligible leader replicas that were chosen under the old one, but for the last that
+    may lead where nobody is in the ISR.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,10 @@ from odradek.core.config.key import InvalidConfig, Key
 from odradek.core.config.table import broker_keys, topic_keys
 from odradek.core.config.topic import check_topic
 from odradek.core.controller.decision import RECORDS_MAX, Decision, Versioned
-from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION
+from odradek.core.metadata.features import ELR_VERSION, METADATA_VERSION, RecordVersions
 from odradek.core.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from odradek.core.metadata.topic_names import name_fault
+from odradek.core.metadata.topics import NO_LEADER
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.messages import (
     AlterConfigsRequest,
@@ -30,6 +32,7 @@ from odradek.wire.messages import (
     ConfigRecord,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    PartitionChangeRecord,
 )
 
 CLIENT_METRICS_RESOURCE: Final = 16
@@ -184,4 +187,23 @@ def forgotten_replicas(image: MetadataImage, records: Sequence[ConfigRecord]) ->
         for record in records
         if record.name == MIN_INSYNC_REPLICAS
     ]
-    return [(ClearElrRecord(topic_name=name), 0) for name in names]
+    kept = [record for name in dict.fromkeys(names) for record in last_hopes(image, name)] if names else []
+    return [*((ClearElrRecord(topic_name=name), 0) for name in names), *kept]
+
+
+def last_hopes(image: MetadataImage, topic: str) -> list[Versioned]:
+    """Where nobody is in the ISR, of a topic or of all (""): without anybody who may lead, nobody ever would. One stays eligible, whom
+    nobody can overtake meanwhile, and the last leader stays known."""
+    versions, records = RecordVersions(image.features[METADATA_VERSION]), list[Versioned]()
+    for topic_id, number in image.locations.leaders.get(NO_LEADER, ()):
+        known = image.topics_by_id[topic_id]
+        partition = known.partitions[number]
+        if topic not in ("", known.name) or partition.isr or not (partition.elr or partition.last_known_elr):
+            continue
+        last = partition.last_known_elr
+        eligible = [broker for broker in (*last, *partition.elr) if broker in partition.elr][:1]
+        change = PartitionChangeRecord(
+            topic_id=topic_id, partition_id=number, eligible_leader_replicas=eligible, last_known_elr=list(last)
+        )
+        records.append((change, versions.partition))
+    return records
