@@ -192,8 +192,8 @@ def forgotten_replicas(image: MetadataImage, records: Sequence[ConfigRecord]) ->
 
 
 def last_hopes(image: MetadataImage, topic: str) -> list[Versioned]:
-    """Where nobody is in the ISR, of a topic or of all (""), nobody ever would be again. One stays eligible, whom nobody can overtake
-    meanwhile, and the last leader stays known."""
+    """Where nobody is in the ISR, of a topic or of all (""), nobody ever would be again. One stays eligible, whom nobody can
+    overtake meanwhile, and the last leader stays known."""
     versions, records = RecordVersions(image.features[METADATA_VERSION]), list[Versioned]()
     for topic_id, number in image.locations.leaders.get(NO_LEADER, ()):
         known = image.topics_by_id[topic_id]
