@@ -34,6 +34,3 @@ class AdminCalls:
 class ConsumerCalls:
     _original: Consumer
     _background: Background
-
-    def _give_back(self) -> None:
-        raise NotImplementedError
