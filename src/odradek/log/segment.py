@@ -283,12 +283,11 @@ class Segment:
 
     def _timestamp_before(self) -> tuple[int, int]:
         """The same for what is written next. Where batches cannot be read, none of theirs counts: who reads them is told."""
-        if self._max_timestamp is None:
-            try:
-                self._max_timestamp = self._read_max_timestamp()
-            except ProtocolError:
-                self._max_timestamp = self.time_index.last()
-        return self._max_timestamp
+        try:
+            return self.max_timestamp()
+        except ProtocolError:
+            self._max_timestamp = self.time_index.last()
+            return self._max_timestamp
 
     def _read_max_timestamp(self) -> tuple[int, int]:
         timestamp, offset = self._time_entry(self.time_index.last)
