@@ -1,7 +1,8 @@
 """Transactions on one node: what its partitions and its coordinator have to agree on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,17 @@ async def end(client: Client, producer: Producer) -> ErrorCode:
     return ErrorCode((await client.ask(request, 5, EndTxnResponse)).error_code)
 
 
+@asynccontextmanager
+async def in_transaction(folder: Path) -> AsyncIterator[tuple[Node, Client, Producer]]:
+    """A producer that has written to the topic."""
+    node = new_node(folder, **SETTINGS)
+    async with running(node), connected(node) as client:
+        assert not await client.create(TOPIC)
+        producer = await begun(client)
+        await send(client, producer)
+        yield node, client, producer
+
+
 def is_complete(node: Node) -> bool:
     (shard,) = node.transactions.shards.values()
     return shard.coordinator.entries[NAME].transaction.state is State.COMPLETE_COMMIT
@@ -122,11 +134,7 @@ def test_markers_are_written_by_who_leads_again_after_another_coordinator(
     monkeypatch.setattr(markers, "results_of", results_of)
 
     async def story() -> None:
-        node = new_node(tmp_path, **SETTINGS)
-        async with running(node), connected(node) as client:
-            assert not await client.create(TOPIC)
-            producer = await begun(client)
-            await send(client, producer)
+        async with in_transaction(tmp_path) as (node, client, producer):
             partition, coordinated = node.partitions.by_name[TOPIC][0], node.partitions.by_name[TRANSACTION_STATE][0]
             partition.log.producers.producers[producer[0]].coordinator_epoch = coordinated.leader_epoch + 1
             assert await end(client, producer) is ErrorCode.NONE
@@ -144,11 +152,7 @@ def test_the_end_of_a_transaction_waits_for_a_topic_that_may_have_been_made_anew
     """Another node may have heard that it was, and taken records: who coordinates hears of the deletion first."""
 
     async def story() -> None:
-        node = new_node(tmp_path, **SETTINGS)
-        async with running(node), connected(node) as client:
-            assert not await client.create(TOPIC)
-            producer = await begun(client)
-            await send(client, producer)
+        async with in_transaction(tmp_path) as (node, client, producer):
             sender, asked = node.transactions.sender, list[TopicIndex]()
             with monkeypatch.context() as patched:
                 patched.setattr(sender, "_leader", asked.append)  # who gives None
@@ -167,11 +171,7 @@ def test_the_end_of_a_transaction_is_told_to_nobody_whose_topic_stays_gone(
     monkeypatch.setattr(markers, "GONE_MS", 200)
 
     async def story() -> None:
-        node = new_node(tmp_path, **SETTINGS)
-        async with running(node), connected(node) as client:
-            assert not await client.create(TOPIC)
-            producer = await begun(client)
-            await send(client, producer)
+        async with in_transaction(tmp_path) as (node, client, producer):
             request = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=10_000)
             assert not (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code
             assert await end(client, producer) is ErrorCode.NONE

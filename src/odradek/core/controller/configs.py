@@ -187,18 +187,17 @@ def forgotten_replicas(image: MetadataImage, records: Sequence[ConfigRecord]) ->
         for record in records
         if record.name == MIN_INSYNC_REPLICAS
     ]
-    kept = [record for name in dict.fromkeys(names) for record in last_hopes(image, name)] if names else []
-    return [*((ClearElrRecord(topic_name=name), 0) for name in names), *kept]
+    return [*((ClearElrRecord(topic_name=name), 0) for name in names), *last_hopes(image, {*names})]
 
 
-def last_hopes(image: MetadataImage, topic: str) -> list[Versioned]:
-    """Where nobody is in the ISR, of a topic or of all (""), nobody ever would be again. One stays eligible, whom nobody can
+def last_hopes(image: MetadataImage, topics: set[str]) -> list[Versioned]:
+    """Where nobody is in the ISR, of these topics or of all (""), nobody ever would be again. One stays eligible, whom nobody can
     overtake meanwhile, and the last leader stays known."""
     versions, records = RecordVersions(image.features[METADATA_VERSION]), list[Versioned]()
     for topic_id, number in image.locations.leaders.get(NO_LEADER, ()):
         known = image.topics_by_id[topic_id]
         partition = known.partitions[number]
-        if topic not in ("", known.name) or partition.isr or not (partition.elr or partition.last_known_elr):
+        if topics.isdisjoint(("", known.name)) or partition.isr or not (partition.elr or partition.last_known_elr):
             continue
         last = partition.last_known_elr
         eligible = [broker for broker in (*last, *partition.elr) if broker in partition.elr][:1]
