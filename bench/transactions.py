@@ -5,9 +5,11 @@ python bench/transactions.py [--only NAME] [--rounds 5] [--seconds 2] [--folder 
 Producers speak the second version of the protocol (KIP-890), as Kafka's own do: a Produce, which adds its partition to the
 transaction by itself, and an EndTxn, after which the next one begins. Each has its own partition and connection, and one request
 under way. Where the last transaction has not ended yet, the broker lets a producer wait or says so, and the producer asks again.
+What a program waits for is measured with Kafka's own producer, whose commitTransaction sends what is left, then ends it.
 CPU is the broker's. The servers take turns; a ratio is ours to Kafka's, of the medians of the rounds.
 """
 
+import itertools
 import select
 import struct
 import time
@@ -31,6 +33,7 @@ from odradek.wire.messages import (
     ProduceResponse,
 )
 from odradek.wire.records import Record, build
+from tests.kafka.oracle import Oracle
 
 PRODUCE_VERSION, END_VERSION, INIT_VERSION = 12, 5, 5
 TRANSACTION = 1  # what FindCoordinator asks for
@@ -46,6 +49,8 @@ NOT_YET_SECONDS = 0.001
 WAIT_SECONDS_MAX = 60.0
 PRODUCERS = 8
 PAUSE_SECONDS = 0.08  # so that both servers keep up
+PACE_SECONDS = 0.01  # of one producer, for the same
+WARM_TRANSACTIONS = 100
 
 
 class Producer:
@@ -203,6 +208,41 @@ def transactions(server: Server, records: int, count: int, seconds: float, pause
     ]
 
 
+class JavaProducers:
+    """Kafka's own, all in one process that goes on: it is warm after a round."""
+
+    def __init__(self) -> None:
+        self.oracle: Oracle | None = None
+        self.numbers = itertools.count()
+
+    def transactions(self, server: Server, records: int, seconds: float) -> list[Figure]:
+        oracle = self.oracle = self.oracle or Oracle()
+        number, topic = next(self.numbers), f"java-{records}"
+        create(server.port, {topic: 1})
+        settings = {"transactional.id": f"{topic}-{number}"}
+        oracle.call("Transactions.open", number=number, bootstrap=f"127.0.0.1:{server.port}", settings=settings)
+        found_ns: list[list[int]] = []
+        for count in (WARM_TRANSACTIONS, int(seconds / PACE_SECONDS)):
+            found_ns = oracle.call(
+                "Transactions.pace",
+                number=number,
+                topic=topic,
+                count=count,
+                records=records,
+                bytes=RECORD_BYTES,
+                pause_ns=int(PACE_SECONDS * 1e9),
+            )
+        oracle.call("Transactions.close", number=number)
+        delete(server.port, [topic])
+        name = f"{1 / PACE_SECONDS:.0f} transactions/s of {records} record{'s' * (records > 1)}, Java client"
+        commits_s, whole_s = ([each / 1e9 for each in column] for column in found_ns)
+        return [*delays(f"{name}, commit", commits_s), *delays(f"{name}, whole", whole_s)]
+
+    def close(self) -> None:
+        if self.oracle is not None:
+            self.oracle.close()
+
+
 def delays(name: str, found_s: list[float]) -> list[Figure]:
     found_s.sort()
     shares = (("p50", 0.5), ("p99", 0.99))
@@ -212,6 +252,7 @@ def delays(name: str, found_s: list[float]) -> list[Figure]:
     ]
 
 
+JAVA = JavaProducers()
 WORKS: dict[str, Work] = {
     "1": lambda server, seconds: transactions(server, 1, 1, seconds),
     "100": lambda server, seconds: transactions(server, 100, 1, seconds),
@@ -219,8 +260,13 @@ WORKS: dict[str, Work] = {
     "100-many": lambda server, seconds: transactions(server, 100, PRODUCERS, seconds),
     "1-paced": lambda server, seconds: transactions(server, 1, PRODUCERS, seconds, PAUSE_SECONDS),
     "100-paced": lambda server, seconds: transactions(server, 100, PRODUCERS, seconds, PAUSE_SECONDS),
+    "1-java": lambda server, seconds: JAVA.transactions(server, 1, seconds),
+    "100-java": lambda server, seconds: JAVA.transactions(server, 100, seconds),
 }
 
 
 if __name__ == "__main__":
-    main(WORKS)
+    try:
+        main(WORKS)
+    finally:
+        JAVA.close()

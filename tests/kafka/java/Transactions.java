@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -102,6 +103,27 @@ public class Transactions {
     public static JsonNode abort(JsonNode request) {
         of(request).producer.abortTransaction();
         return Oracle.JSON.nullNode();
+    }
+
+    /** One transaction after the other, each a pause after the one before was due: how long commitTransaction took, and the whole, in nanoseconds. */
+    public static JsonNode pace(JsonNode request) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = of(request).producer;
+        byte[] value = new byte[request.get("bytes").asInt()];
+        ArrayNode commits = Oracle.JSON.createArrayNode(), whole = Oracle.JSON.createArrayNode();
+        long dueNs = System.nanoTime();
+        for (int left = request.get("count").asInt(); left > 0; left--) {
+            dueNs += request.get("pause_ns").asLong();
+            LockSupport.parkNanos(dueNs - System.nanoTime());
+            long beganNs = System.nanoTime();
+            producer.beginTransaction();
+            for (int record = request.get("records").asInt(); record > 0; record--)
+                producer.send(new ProducerRecord<>(request.get("topic").asText(), value));
+            long committedNs = System.nanoTime();
+            producer.commitTransaction();
+            commits.add(System.nanoTime() - committedNs);
+            whole.add(System.nanoTime() - beganNs);
+        }
+        return Oracle.JSON.createArrayNode().add(commits).add(whole);
     }
 
     public static JsonNode close(JsonNode request) {
