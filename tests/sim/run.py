@@ -94,7 +94,7 @@ class Run:
     # -- the stages
 
     def whole(self) -> Result:
-        began_s = time.process_time()
+        began_s, is_collected = time.process_time(), gc.isenabled()
         gc.disable()  # of what was abandoned nothing is finalized while time passes
         try:
             self._start()
@@ -108,7 +108,8 @@ class Run:
             asyncio._set_running_loop(None)
             for loop in self.loops:
                 loop.forget()
-            gc.enable()
+            if is_collected:
+                gc.enable()
         return Result(
             setting=self.setting,
             wrong=self.wrong[:WRONG_MAX],
