@@ -5,12 +5,13 @@ v3  flexible encoding
 v4  from brokers, for several transactions; those of older clients are verified, those of newer ones added by it (KIP-890)
 v5  TRANSACTION_ABORTABLE for what is not in the transaction
 
-A topic that does not exist is said so, and then none of the others is added either.
+A topic that does not exist is said so, and so is one that belongs to the brokers; then none of the others is added either.
 """
 
 from collections.abc import Callable
 
 from odradek.api.context import Context, Handled
+from odradek.core.metadata.topic_names import INTERNAL_TOPICS
 from odradek.core.transactions.refusals import refusal
 from odradek.core.transactions.requests import partitions_answer
 from odradek.wire.errors import ErrorCode
@@ -19,6 +20,7 @@ from odradek.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnR
 
 KEY = 24
 SEVERAL_SINCE = 4
+GROUPS = "__consumer_offsets"  # which the brokers of groups add, and nobody else
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Answered = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
@@ -61,10 +63,12 @@ def add(transaction: Asked, ctx: Context, given: Callable[[Answered], None]) -> 
     topics = ctx.node.image.topics
     places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     unknown = [place for place in places if place[0] not in topics or place[1] not in topics[place[0]].partitions]
-    if unknown:
+    forbidden = [place for place in places if is_forbidden(place[0], ctx.version)]
+    if unknown or forbidden:
         errors = dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        answer = partitions_answer(asked, errors | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        given(answer.results_by_transaction[0])
+        errors |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        errors |= dict.fromkeys(forbidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        given(partitions_answer(asked, errors).results_by_transaction[0])
         return
 
     def answered(found: Message | ErrorCode) -> None:
@@ -73,3 +77,7 @@ def add(transaction: Asked, ctx: Context, given: Callable[[Answered], None]) -> 
         given(response.results_by_transaction[0])
 
     ctx.node.transactions.begin(transaction.transactional_id, asked, ctx, answered)
+
+
+def is_forbidden(topic: str, version: int) -> bool:
+    return topic in INTERNAL_TOPICS and (version < SEVERAL_SINCE or topic != GROUPS)

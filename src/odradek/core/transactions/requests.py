@@ -129,7 +129,7 @@ def init_producer_id(
 
 def check_init(coordinator: "TransactionCoordinator", entry: "Entry", message: InitProducerIdRequest) -> ErrorCode:
     transaction = entry.transaction
-    if coordinator.is_pending(entry):
+    if coordinator.is_pending(entry) or transaction.is_promised(message.producer_id, message.producer_epoch):
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if message.producer_id != NO_PRODUCER_ID:
         is_retry = message.producer_id == transaction.previous_producer_id and is_exhausted(message.producer_epoch)
@@ -223,7 +223,7 @@ def check_producer(
         return ErrorCode.INVALID_REQUEST
     if entry is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if coordinator.is_pending(entry):
+    if coordinator.is_pending(entry) or entry.transaction.is_promised(asked.producer_id, asked.producer_epoch):
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if entry.transaction.producer_id != asked.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -293,7 +293,7 @@ def check_end(
         and transaction.epoch == 0
     )
     is_retry = is_bumped and (transaction.epoch == epoch + 1 or is_overflow)
-    if coordinator.is_pending(entry):
+    if coordinator.is_pending(entry) or transaction.is_promised(message.producer_id, epoch):
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if message.producer_id != transaction.producer_id and not is_overflow:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -75,6 +75,10 @@ class Transaction(Struct, frozen=True):
         """Of one that is prepared, or complete."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
+    def is_promised(self, producer_id: int, epoch: int) -> bool:
+        """Whether this is what the producer, whose epochs are used up, was told that it has next: it is when this is complete."""
+        return self.state in PREPARED and producer_id == self.next_producer_id != NO_PRODUCER_ID and epoch == 0
+
     def initialized(self, producer_id: int, epoch: int, timeout_ms: int, now_ms: int) -> "Transaction":
         """A producer begins, or goes on, with an epoch of its own."""
         assert self.state in AT_REST
