@@ -45,6 +45,12 @@ class SlowPartition:
         return self.code
 
 
+def test_a_producer_comes_again_where_its_partition_was_not_added_for_the_sake_of_another() -> None:
+    """The coordinator's node may not have heard of a new topic yet. For clients, OPERATION_NOT_ATTEMPTED is final."""
+    told = produce.not_enlisted(ErrorCode.OPERATION_NOT_ATTEMPTED, produce.ADDS_PARTITIONS_SINCE)
+    assert told.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
 @pytest.mark.parametrize(
     ("acks", "became", "told"),
     [

@@ -58,6 +58,7 @@ WITHOUT_START = (
 COME_AGAIN = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,  # for the sake of another partition, of which the coordinator's node has not heard
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -175,13 +176,13 @@ def check_beginning(place: Place, header: BatchHeader, partition: Partition, ctx
     """Refuses a batch that is under way behind one with which its producer was to begin."""
     beginnings = ctx.connection.beginnings
     if beginnings is not None:
-        beginnings.check(place, header, is_known=partition.knows_producer(header.producer_id))
+        beginnings.check(place, header, is_known=partition.knows_producer(header.producer_id), now_ms=ctx.node.timers.now_ms())
 
 
 def note_refused(place: Place, header: BatchHeader, answer: PartitionAnswer, ctx: Context) -> None:
     if ctx.connection.beginnings is None:
         ctx.connection.beginnings = Beginnings()
-    ctx.connection.beginnings.refused(place, header, answer.error_code)
+    ctx.connection.beginnings.refused(place, header, answer.error_code, ctx.node.timers.now_ms())
 
 
 def is_first(partition: Partition, header: BatchHeader) -> bool:

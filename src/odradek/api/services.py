@@ -328,6 +328,9 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
+    def now_ms(self) -> int:
+        """By a clock that nobody sets."""
+
     def after(self, delay_ms: float, callback: Callable[[], None]) -> Timer: ...
 
 
