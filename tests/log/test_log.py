@@ -224,6 +224,18 @@ def test_an_end_of_version_2_that_comes_again_is_not_written_again(version: int,
     assert again.last_offset == log.end_offset - 1, "which has to be committed before it counts"
 
 
+def test_a_producer_whose_epoch_was_raised_after_a_restart_is_refused_as_any_other() -> None:
+    log = new_log()
+    add(log, produced(0, transactional=True))
+    log.close(NOW_MS)
+    again = opened(sim(log), log.config, clean=True)
+    raised = marker(commit=True, epoch=1)
+    again.append(raised, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR, transaction_version=2)
+    with pytest.raises(Refused) as refused:
+        add(again, produced(5, epoch=1))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 # -- appending as a follower
 
 

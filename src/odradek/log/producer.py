@@ -95,6 +95,7 @@ class Producer:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.is_partial = False  # of this epoch there is nothing else
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
         first_sequence = (last_sequence - offset_delta) & SEQUENCE_MASK
