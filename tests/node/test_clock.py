@@ -11,6 +11,7 @@ from odradek.log.disk import RealDisk
 from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.node.reserve import RESERVE_BYTES
+from odradek.wire.batch import read_header
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
     FetchResponse,
@@ -141,5 +142,20 @@ def test_flush_ms_holds_also_when_the_clock_was_set_back(tmp_path: Path) -> None
         assert await produce(client, clock, "things", 0) == (OK, 0)
         node.background.flush()
         await until(lambda: node.partitions.by_name["things"][0].log.unflushed == 0)
+
+    play(tmp_path, scenario)
+
+
+def test_a_batch_that_waits_for_its_coordinator_is_not_forgotten_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    async def scenario(node: Node, clock: Clock, client: Client) -> None:
+        assert await client.create("things") == OK
+        clock.ahead_ms = -2 * DAY_MS
+        partition = node.partitions.by_name["things"][0]
+        verification = partition.verify(7, 0, 0, is_adding=True)
+        node.background.expire()
+        batch = build(
+            [Record(0, clock.wall_ms(), None, b"value")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        assert partition.append(batch, read_header(batch), clock.wall_ms(), verification=verification).first_offset == 0
 
     play(tmp_path, scenario)

@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from odradek.core.transactions.transaction import State, TopicIndex
 from odradek.node import markers
+from odradek.node.groups import CONSUMER_OFFSETS
 from odradek.node.node import Node
 from odradek.node.transactions import TRANSACTION_STATE
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     EndTxnRequest,
@@ -26,6 +29,7 @@ from odradek.wire.messages import (
     ProduceResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from odradek.wire.records import Record, build
@@ -142,6 +146,66 @@ def test_markers_are_written_by_who_leads_again_after_another_coordinator(
             state = node.image.topics[TRANSACTION_STATE].partitions[0]
             coordinated.lead(replace(state, leader_epoch=state.leader_epoch + 2))
             await until(lambda: is_complete(node))
+
+    asyncio.run(story())
+
+
+async def add_partitions(client: Client, producer: Producer, *topics: str) -> list[ErrorCode]:
+    """As a client does it that knows the first version of transactions alone."""
+    kind = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[kind(name=topic, partitions=[0]) for topic in topics],
+    )
+    answer = await client.ask(request, 3, AddPartitionsToTxnResponse)
+    results = [result for topic in answer.results_by_topic_v3_and_below for result in topic.results_by_partition]
+    return [ErrorCode(result.partition_error_code) for result in results]
+
+
+def test_a_client_adds_no_partition_of_the_brokers_to_its_transaction(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with in_transaction(tmp_path) as (_, client, producer):
+            for internal in (TRANSACTION_STATE, CONSUMER_OFFSETS):
+                assert await add_partitions(client, producer, TOPIC, internal) == [
+                    ErrorCode.OPERATION_NOT_ATTEMPTED,
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                ]
+            assert await add_partitions(client, producer, TOPIC) == [ErrorCode.NONE]
+
+    asyncio.run(story())
+
+
+async def write_marker(client: Client, topic: str) -> ErrorCode:
+    kind = WriteTxnMarkersRequest
+    topics = [kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
+    marker = kind.WritableTxnMarker(producer_id=7, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0)
+    answer = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+
+
+def test_a_coordinator_is_loaded_that_has_the_end_of_a_transaction_in_its_log(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with in_transaction(tmp_path) as (_, client, producer):
+            assert await write_marker(client, TRANSACTION_STATE) is ErrorCode.NONE
+        node = new_node(tmp_path, **SETTINGS)
+        async with running(node), connected(node) as client:
+            await until(lambda: all(shard.is_loaded for shard in node.transactions.shards.values()))
+            assert await end(client, producer) is ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+def test_the_end_of_a_transaction_takes_no_room_that_is_kept_for_the_metadata(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with in_transaction(tmp_path) as (node, client, _):
+            (writing,) = node.partitions.writings.values()
+            writing.reserve(True)
+            for topic in (TOPIC, CONSUMER_OFFSETS):
+                end_before = node.partitions.by_name[topic][0].log.end_offset
+                assert await write_marker(client, topic) is ErrorCode.KAFKA_STORAGE_ERROR
+                assert node.partitions.by_name[topic][0].log.end_offset == end_before
 
     asyncio.run(story())
 

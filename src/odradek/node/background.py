@@ -51,7 +51,6 @@ class Background:
         self.timers = timers
         self.machine = partitions.machine
         self.now_ms = self.machine.wall_ms
-        self.steady_ms = self.machine.steady_clock()
         self.written: dict[LogFolder, dict[str, bytes]] = {}
         self.cleaners = {
             folder: Cleaner(folder, config.integer("log.cleaner.dedupe.buffer.size")) for folder in partitions.folders
@@ -103,7 +102,7 @@ class Background:
     def expire(self) -> None:
         for folder in self.partitions.folders:
             try:
-                removals = folder.expire(self.now_ms(), self.steady_ms())
+                removals = folder.expire(self.now_ms(), self.partitions.steady_ms())
             except DiskFull as full:
                 logger.error("%s: retention has to wait until there is room: %s", folder.path, full)
                 continue

@@ -99,6 +99,7 @@ class Partition(Readable):
         """The same, where it may have to wait for others, or for a slow disk. The bytes belong to the log until then."""
         self.check_open()
         if self.writing.is_at_once or self.topic in INTERNAL_TOPICS:
+            self.writing.check()
             return self.append(records, header, now_ms, **how)
         try:
             return await self.writing.append(self, records, header, now_ms, how)
@@ -178,7 +179,9 @@ class Partition(Readable):
         batch may overtake it. None when nobody has to be asked. Refused when the producer is fenced."""
         if not is_adding and not self.log.producers.verifies_transactions:
             return None
-        return self.log.producers.verify(producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.now_ms())
+        return self.log.producers.verify(
+            producer_id, sequence, epoch, supports_epoch_bump=is_adding, now_ms=self.host.steady_ms()
+        )
 
     async def append_marker(self, marker: bytearray, now_ms: int, transaction_version: int) -> Appended:
         """The end of a transaction, of a coordinator that may be elsewhere. One that is there already is not written again;

@@ -71,6 +71,7 @@ class Partitions:
         self.machine = machine
         self.now_ms = machine.wall_ms
         self.monotonic_ms = machine.boot_ms
+        self.steady_ms = machine.steady_clock()
         self.folder_failed = folder_failed
         self.offline_folders = list(offline_folders)
         self.offline: dict[TopicIdPartition, None] = {}  # partitions whose logs are there
