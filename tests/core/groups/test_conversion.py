@@ -363,6 +363,57 @@ def test_a_downgrade_that_cannot_be_written_leaves_the_consumer_group(host: Host
     assert not [key for key in host.timers if key[0] in ("classic-join", "classic-session")]
 
 
+def test_a_downgrade_that_cannot_be_written_leaves_classic_members_the_time_they_had_to_sync(host: Host) -> None:
+    native, a = Consumer(Consumers(host), "n", "t"), ClassicConsumer(host)
+    native.join()
+    a.join()
+    host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS
+    Clients(host).leave(("n", None))
+    host.refusing = None
+    for _ in range(12):
+        assert a.member_id in native.consumers.group.members
+        native.beat()
+        a.beat()
+        host.pass_time(5_000)
+    assert native.consumers.group.members.keys() == {"n"}, "who did not sync is gone"
+
+
+def test_a_downgrade_that_cannot_be_written_leaves_native_members_the_time_they_had_to_give_up(host: Host) -> None:
+    native, a = Consumer(Consumers(host), "n", "t"), ClassicConsumer(host)
+    native.join()
+    a.join()
+    a.sync()
+    everything = native.owned
+    native.beat()
+    host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS
+    native.leave()
+    host.refusing = None
+    for _ in range(12):
+        assert native.consumers.group.members["n"].state is MemberState.UNREVOKED_PARTITIONS
+        native.owned = everything
+        native.beat()
+        a.beat()
+        host.pass_time(5_000)
+    assert Clients(host).group.members.keys() == {a.member_id}, "who gave up nothing is gone"
+
+
+def test_the_time_to_sync_ends_with_the_consumer_group_also_where_it_soon_is_one_again(host: Host) -> None:
+    native, a = Consumer(Consumers(host), "n", "t"), ClassicConsumer(host)
+    native.join()
+    a.join()
+    for _ in range(11):
+        host.pass_time(5_000)
+        native.beat()
+        a.beat()
+    native.leave()
+    a.join()
+    given = {a.member_id: classic.assignment(t=[0, 1, 2, 3])}
+    Clients(host).synced(Clients(host).send_sync(a.member_id, a.generation, given))
+    native.join()
+    host.pass_time(5_000)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "it has the whole of its rebalance timeout to join"
+
+
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 def test_the_policy_may_forbid_a_downgrade(policy: str) -> None:
     host = made_host()

@@ -20,7 +20,7 @@ from odradek.core.groups.classic.rebalance import session_timer as classic_sessi
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
 from odradek.core.groups.consumer.member import ConsumerMember
-from odradek.core.groups.consumer.timers import cancel_timers, restart_session
+from odradek.core.groups.consumer.timers import restart_session
 from odradek.core.groups.records import group_record
 from odradek.core.groups.sequels import Followed
 from odradek.core.groups.shard import Shard
@@ -60,19 +60,18 @@ def downgrade(
     left = [member for member in group.members.values() if member.member_id not in gone]
     classic = classic_group(group, left, shard.image, turn.now.wall_ms)
     record = group_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
-    take_over(shard, live, classic, turn)
+    take_over(shard, classic, turn)
     turn.write([*draft.records, *group.tombstones(), record], Downgraded(shard, live, classic, sequel))
     if is_rebalancing:
         records = prepare_rebalance(shard, classic, turn)
         assert not records, "nobody has joined it yet"
 
 
-def take_over(shard: Shard, group: ConsumerGroup, classic: ClassicGroup, turn: Turn) -> None:
-    for member_id in group.members:
-        cancel_timers(group.group_id, member_id, turn)
+def take_over(shard: Shard, classic: ClassicGroup, turn: Turn) -> None:
+    """The timers of the consumer group run on: they fire for nobody now, and are needed if it comes back."""
     for member in classic.members.values():
         restart_classic_session(classic, member, turn)
-    shard.groups[group.group_id] = classic
+    shard.groups[classic.group_id] = classic
 
 
 def classic_group(group: ConsumerGroup, members: Sequence[ConsumerMember], image: MetadataImage, wall_ms: int) -> ClassicGroup:

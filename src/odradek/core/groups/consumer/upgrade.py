@@ -24,7 +24,7 @@ from odradek.core.groups.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from odradek.core.groups.consumer.timers import restart_session
+from odradek.core.groups.consumer.timers import cancel_timers, restart_session
 from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -84,6 +84,7 @@ def convert(shard: Shard, group: ClassicGroup, draft: Draft, turn: Turn) -> None
         # who waits for the next generation is to join the converted group
         refuse_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, turn)
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), turn)
+        cancel_timers(group_id, member.member_id, turn)  # of a consumer group that this one was before
         restart_session(shard, group_id, members[member.member_id], turn)
 
 
