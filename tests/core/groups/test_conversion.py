@@ -414,6 +414,24 @@ def test_the_time_to_sync_ends_with_the_consumer_group_also_where_it_soon_is_one
     assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "it has the whole of its rebalance timeout to join"
 
 
+@pytest.mark.parametrize("unreadable", [b"", b"\0", b"\xff\xff"])
+def test_what_a_member_says_for_its_second_protocol_is_in_nobodys_way(host: Host, unreadable: bytes) -> None:
+    """The classic group elects that one: the other member has no other."""
+    native = Consumer(Consumers(host), "n", "t")
+    native.join()
+    requests = [
+        classic.join_request(protocols={"range": classic.subscription("t"), "own": unreadable}, session_ms=120_000),
+        classic.join_request(protocols={"own": classic.subscription("t")}, session_ms=120_000),
+    ]
+    clients = Clients(host)
+    for request in requests:
+        request.member_id = clients.join(request).member_id
+        assert clients.join(request).error_code == ErrorCode.NONE
+    host.pass_time(host.config.group_consumer_session_timeout_ms)
+    assert clients.group.members.keys() == {request.member_id for request in requests}, "who was not heard of is gone"
+    assert clients.group.protocol_name == "own"
+
+
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
 def test_the_policy_may_forbid_a_downgrade(policy: str) -> None:
     host = made_host()

@@ -25,7 +25,7 @@ from odradek.core.groups.records import group_record
 from odradek.core.groups.sequels import Followed
 from odradek.core.groups.shard import Shard
 from odradek.core.metadata.image import MetadataImage
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, ProtocolError
 from odradek.wire.log_records import encode_versioned, read_version
 from odradek.wire.messages import ConsumerProtocolAssignment, SyncGroupResponse
 
@@ -104,8 +104,17 @@ def classic_assignment(partitions: Partitions, subscription: bytes, image: Metad
         for topic_id, numbers in partitions.items()
         if topic_id in image.topics_by_id
     ]
-    version = min(read_version(subscription, "subscription"), ASSIGNMENT_VERSION_MAX)
-    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=found), version)
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=found), assignment_version(subscription))
+
+
+def assignment_version(subscription: bytes) -> int:
+    """That of the subscription; the first, where it cannot be read: it may be for another protocol than the one by which the
+    member was let in."""
+    try:
+        version = read_version(subscription, "subscription")
+    except ProtocolError:
+        return 0
+    return max(0, min(version, ASSIGNMENT_VERSION_MAX))
 
 
 class Downgraded(Followed):
