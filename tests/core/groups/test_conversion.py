@@ -178,6 +178,54 @@ def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group(host: Host) 
 # Classic members
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_conversion_that_does_not_come_about_leaves_who_waited_for_the_leader_a_session(is_refused: bool) -> None:
+    """One that is refused after all had been told to join again, and one that cannot be written."""
+    host = made_host(group_consumer_max_size=2 if is_refused else 3)
+    clients = Clients(host)
+    leader, other = classic_group(host, 2)
+    tickets = [clients.send_join(classic.join_request(name)) for name in (leader, other)]
+    generation = clients.joined(tickets[0]).generation_id
+    waiting = clients.send_sync(other, generation)
+    for _ in range(3):
+        host.pass_time(classic.SESSION_MS // 2)
+        assert clients.beat(leader, generation) is ErrorCode.NONE
+    assert waiting not in host.answers
+    host.refusing = None if is_refused else ErrorCode.NOT_ENOUGH_REPLICAS
+    assert Consumers(host).call(join_request("n", "t")).error_code
+    host.refusing = None
+    assert clients.synced(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.send_sync(leader, generation, {other: classic.assignment(t=[0])})
+    assert clients.group.members.keys() == {leader, other}
+    for _ in range(2):
+        host.pass_time(classic.SESSION_MS // 2)
+        clients.beat(leader, generation)
+    assert clients.group.members.keys() == {leader}
+
+
+def test_a_conversion_that_does_not_come_about_leaves_who_waited_for_the_generation_a_session(host: Host) -> None:
+    """A static member is kept when its group goes on without it: its session alone ends that."""
+    clients = Clients(host)
+    requests = [classic.join_request(instance=name) for name in ("i", "j")]
+    ids = clients.enter(*requests)
+    requests[0].member_id = ids[0]
+    requests[0].protocols[0].metadata = classic.subscription("t", "u")
+    waiting = clients.send_join(requests[0])
+    host.pass_time(classic.SESSION_MS // 2)
+    clients.beat(ids[1], 1, "j")
+    host.pass_time(classic.SESSION_MS // 2)
+    clients.beat(ids[1], 1, "j")
+    assert waiting not in host.answers
+    host.refusing = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert Consumers(host).call(join_request("n", "t")).error_code
+    host.refusing = None
+    assert clients.joined(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    for _ in range(2):
+        host.pass_time(classic.SESSION_MS // 2)
+        clients.beat(ids[1], 1, "j")
+    assert clients.group.members.keys() == {ids[1]}
+
+
 def test_a_classic_member_is_told_to_join_when_the_epoch_rises_and_fenced_when_it_does_not(host: Host) -> None:
     native = Consumer(Consumers(host), "n", "t")
     native.join()

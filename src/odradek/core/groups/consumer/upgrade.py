@@ -13,6 +13,7 @@ from odradek.core.groups.assignors.members import Partitions
 from odradek.core.groups.classic.group import ClassicGroup
 from odradek.core.groups.classic.member import ClassicMember
 from odradek.core.groups.classic.rebalance import answer_sync, refuse_join
+from odradek.core.groups.classic.rebalance import restart_session as restart_classic_session
 from odradek.core.groups.config import GroupConfig
 from odradek.core.groups.consumer.draft import Draft
 from odradek.core.groups.consumer.group import ConsumerGroup
@@ -81,6 +82,8 @@ def convert(shard: Shard, group: ClassicGroup, draft: Draft, turn: Turn) -> None
     draft.add(target_epoch_record(group_id, epoch, 0))
     draft.add(*(assignment_record(group_id, member) for member in members.values()))
     for member in group.members.values():
+        if member.needs_no_heartbeat:  # its session may have been let pass: it counts again, if the group stays a classic one
+            restart_classic_session(group, member, turn)
         # who waits for the next generation is to join the converted group
         refuse_join(group, member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, turn)
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), turn)
