@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek.wire.messages import DescribeProducersRequest, DescribeProducersResponse, ProduceRequest, ProduceResponse
+from odradek.wire.records import Record, build
 from tests.clients.confluent import consuming, fill, rows
 from tests.clients.confluent_transactor import ConfluentClient
 from tests.clients.java_transactor import JavaClient
@@ -16,6 +18,7 @@ from tests.clients.server import Node, node_command
 from tests.clients.transactions import Client, settled, transacting
 from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.layout import free_block
+from tests.kafka.asking import ask
 from tests.kafka.broker import CLUSTER_ID, Broker
 from tests.kafka.oracle import Oracle
 
@@ -23,6 +26,7 @@ TOOLS = "org.apache.kafka.tools"
 TOPICS, ELECTION = f"{TOOLS}.TopicCommand", f"{TOOLS}.LeaderElectionCommand"
 REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
 KAFKA, OURS = 1, 5
+PRODUCER, NOW_MS = 4711, 1_700_000_000_000
 NOT_SERVED = ("share.version", "streams.version")  # features that a cluster with us must not use yet
 
 PROPERTIES = """\
@@ -122,6 +126,27 @@ def test_a_partition_is_replicated_both_ways_and_its_leader_moves(mixed: Mixed, 
         with consuming(server.bootstrap, f"{name}-{server.port}") as consumer:
             consumer.subscribe([name])
             assert [row.value for row in rows(consumer, 110)] == [row.value for row in sent]
+
+
+@pytest.mark.parametrize("leader", [KAFKA, OURS])
+def test_leader_and_follower_tell_the_same_of_producers(mixed: Mixed, name: str, leader: int) -> None:
+    mixed.run(TOPICS, "--create", "--topic", name, "--replica-assignment", f"{leader}:{KAFKA + OURS - leader}")
+    batch = build([Record(0, NOW_MS, None, b"a")], producer_id=PRODUCER, producer_epoch=3, base_sequence=0)
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    topics = [ProduceRequest.TopicProduceData(name=name, partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
+    port = (mixed.kafka if leader == KAFKA else mixed.ours).port
+
+    def is_written() -> bool:
+        answer = ask(port, request, 9, ProduceResponse).responses[0].partition_responses[0]
+        return not answer.error_code
+
+    until(is_written, "the leader has heard that it leads, and has a batch")
+    until(lambda: mixed.is_in_sync(name, leader) and mixed.have_the_same(name), "both have it")
+    asked = DescribeProducersRequest(topics=[DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[0, 1])])
+    theirs, ours = (ask(server.port, asked, 0, DescribeProducersResponse).topics for server in (mixed.kafka, mixed.ours))
+    assert [found.producer_id for found in theirs[0].partitions[0].active_producers] == [PRODUCER]
+    assert ours == theirs
 
 
 def test_a_topic_is_made_and_deleted_through_our_broker(mixed: Mixed, name: str) -> None:

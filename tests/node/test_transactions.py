@@ -19,6 +19,8 @@ from odradek.wire.messages import (
     AddPartitionsToTxnResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     EndTxnRequest,
     EndTxnResponse,
     FindCoordinatorRequest,
@@ -242,3 +244,19 @@ def test_the_end_of_a_transaction_is_told_to_nobody_whose_topic_stays_gone(
             await until(lambda: is_complete(node))
 
     asyncio.run(story())
+
+
+def test_a_replica_tells_of_its_producers_also_where_it_does_not_lead(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(new_node(tmp_path)) as node, connected(node) as client:
+            await client.create(TOPIC)
+            assert await client.produce(TOPIC, b"a", b"b", sequence=0) == ErrorCode.NONE
+            led = node.partitions.by_name[TOPIC].pop(0)
+            topics = [DescribeProducersRequest.TopicRequest(name=TOPIC, partition_indexes=[0, 1])]
+            answer = await client.ask(DescribeProducersRequest(topics=topics), 0, DescribeProducersResponse)
+            here, nowhere = answer.topics[0].partitions
+            assert [(found.producer_id, found.last_sequence) for found in here.active_producers] == [(7, 1)]
+            assert (here.error_code, nowhere.error_code) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            node.partitions.by_name[TOPIC][0] = led
+
+    asyncio.run(run())

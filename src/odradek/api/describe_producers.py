@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61), version 0: the idempotent producers that partitions know."""
+"""DescribeProducers (key 61), version 0: the idempotent producers that partitions know, as this replica of them does.
+
+kafka-transactions.sh asks a broker that it is told for all that it has, and takes a refusal of what it does not lead for final.
+"""
 
 from odradek.api.context import Context
 from odradek.core.metadata.topic_names import name_fault
@@ -22,8 +25,8 @@ def describe(topic: str, index: int, ctx: Context) -> PartitionAnswer:
     fault = name_fault(topic)
     if fault is not None:
         return PartitionAnswer(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault)
-    partition = ctx.node.partitions.by_name.get(topic, {}).get(index)
-    if partition is None:
+    producers = ctx.node.partitions.producers(topic, index)
+    if producers is None:
         return PartitionAnswer(partition_index=index, error_code=ctx.node.partitions.why_not(topic, index))
     return PartitionAnswer(
         partition_index=index,
@@ -36,6 +39,6 @@ def describe(topic: str, index: int, ctx: Context) -> PartitionAnswer:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.transaction_first_offset,
             )
-            for producer in partition.producers()
+            for producer in producers
         ],
     )

@@ -219,8 +219,6 @@ class Partition(Readable, Protocol):
         """The epoch of the record at an offset, -1 when none is known."""
         ...
 
-    def producers(self) -> Iterable[Producer]: ...
-
     def move_start(self, offset: int) -> None:
         """Forgets what is below an offset. Refused when it is past the high watermark."""
         ...
@@ -236,6 +234,10 @@ class Partitions(Protocol):
 
     def followed(self, topic_id: bytes, index: int) -> Readable | None:
         """A partition that this node follows, for consumers that want to read it here."""
+        ...
+
+    def producers(self, topic: str, index: int) -> Iterable[Producer] | None:
+        """Those that a replica knows, whoever leads the partition; None when there is no replica here."""
         ...
 
     def why_not(self, topic: str, index: int) -> ErrorCode:

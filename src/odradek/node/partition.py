@@ -8,7 +8,7 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.services import Found, Reader
@@ -22,7 +22,6 @@ from odradek.log.config import INT64_MAX, LogConfig
 from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.log import Appended, Log, Manner, Origin
 from odradek.log.lookup import Candidate, candidate_for_timestamp, candidate_of_max_timestamp
-from odradek.log.producer import Producer
 from odradek.node.readable import Readable
 from odradek.wire.batch import BatchHeader, read_header
 from odradek.wire.errors import ErrorCode, ProtocolError, Refused
@@ -224,9 +223,6 @@ class Partition(Readable):
 
     def epoch_of(self, offset: int) -> int:
         return self.log.epochs.epoch_for(offset)
-
-    def producers(self) -> Iterable[Producer]:
-        return self.log.producers.producers.values()
 
     def move_start(self, offset: int) -> None:
         if self.log.damage is not None:

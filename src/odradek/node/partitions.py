@@ -35,6 +35,7 @@ from odradek.log.disk import DiskFailed, DiskFull
 from odradek.log.folder import LogFolder
 from odradek.log.log import Log
 from odradek.log.names import TopicPartition
+from odradek.log.producer import Producer
 from odradek.log.segment import Damage
 from odradek.node.directories import DirectoryReport
 from odradek.node.disk_work import DiskWork
@@ -105,6 +106,11 @@ class Partitions:
     def followed(self, topic_id: bytes, index: int) -> FollowedPartition | None:
         """A partition that this node follows, for consumers."""
         return self.replication.readable((topic_id, index))
+
+    def producers(self, topic: str, index: int) -> Iterable[Producer] | None:
+        """Those that a replica knows, whoever leads the partition."""
+        log = self.log_of(TopicPartition(topic, index))
+        return None if log is None else log.producers.producers.values()
 
     def folder_of(self, log: Log) -> LogFolder:
         """It may be offline by now."""
