@@ -145,9 +145,9 @@ def tell(cluster: SimCluster, story: Callable[[Client], Coroutine[Any, Any, None
     task.result()
 
 
-def steady_cluster(count: int = 3, seed: str = "steady") -> SimCluster:
+def steady_cluster(count: int = 3, seed: str = "steady", **settings: str) -> SimCluster:
     """Of which nothing is wrong."""
-    cluster = SimCluster(World(seed), count, {})
+    cluster = SimCluster(World(seed), count, {key.replace("_", "."): value for key, value in settings.items()})
     cluster.start()
     cluster.world.run(START_SECONDS)
     assert len(cluster.nodes) == count

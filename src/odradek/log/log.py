@@ -550,16 +550,15 @@ class Log:
     # -- flushing
 
     @property
-    def unflushed(self) -> int:
-        return self.end_offset - self.recovery_point
+    def has_many_unflushed(self) -> bool:
+        """Whether flush.messages asks for a flush."""
+        return self.end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a flush, or a roll left a segment behind."""
-        if self.has_rolled:
-            return True
-        unflushed = self.unflushed
         waited_ms = abs(now_ms - self.flushed_ms)  # also when the clock was set back
-        return unflushed >= self.config.flush_messages or (unflushed > 0 and waited_ms >= self.config.flush_ms)
+        is_late = self.end_offset > self.recovery_point and waited_ms >= self.config.flush_ms
+        return self.has_rolled or self.has_many_unflushed or is_late
 
     def start_flush(self, *, closed_only: bool = False) -> Flush:
         """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not

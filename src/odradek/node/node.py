@@ -299,6 +299,7 @@ class Node:
         assert self.session.may_take_roles(self.image.offset + 1)
         offset, everything = self.image.offset, self.image.changes()  # of a topic that goes from now on, a delta tells
         await self.partitions.set_strays_aside()
+        self._apply_config()  # logs were opened with what the last snapshot of the metadata had
         self.is_following = True
         self.reserve.watch(partial(self.partitions.reserve, self.reserve.folder))
         self._follow_soon(everything, offset)
@@ -409,7 +410,7 @@ class Node:
             self.background.configure(self.config)
         if hasattr(self, "partitions"):
             self.partitions.quotas.configure(self.config)
-            for topic in self.partitions.by_name:
+            for topic in self.partitions.topics_here():
                 self.partitions.configure(topic)
             self.groups.configure(self.config)
             self.transactions.configure(self.config)

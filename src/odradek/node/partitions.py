@@ -361,6 +361,10 @@ class Partitions:
         except DiskFailed as error:
             self.failed(error)
 
+    def topics_here(self) -> set[str]:
+        """Of all logs, whoever leads them."""
+        return {name.topic for folder in self.folders for name in folder.logs}
+
     def configure(self, topic: str) -> None:
         """Takes the settings of a topic, for what is led here and for what is followed."""
         known = self.image.topics.get(topic)

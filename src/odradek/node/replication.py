@@ -332,7 +332,8 @@ class Replication:
         return partition
 
     async def append(self, follower: Follower, log: Log, records: memoryview | bytes | None) -> None:
-        """Takes what was fetched: at once, or on a thread where the disk is slow."""
+        """Takes what was fetched: at once, or on a thread where the disk is slow. What flush.messages wants synced is so
+        before the next fetch tells the leader that it is here."""
         if not records:
             return
         writing, now_ms = self.partitions.writing_of(log), self.partitions.now_ms()
@@ -346,7 +347,10 @@ class Replication:
             finally:
                 writing.appended(began_s)
         self.quota.copied(follower.topic, follower.index, len(records), self.now_ms())
-        self.partitions.work.flush_rolled(log)
+        if log.has_many_unflushed:
+            await self.partitions.work.flush(log)
+        else:
+            self.partitions.work.flush_rolled(log)
 
     def take_watermarks(self, follower: Follower, log: Log, answer: FetchResponse.PartitionData) -> None:
         marks = follower.watermarks(answer)
