@@ -11,6 +11,8 @@ from odradek.log.compaction import Job, Outcome, compact
 from odradek.log.disk import RealDisk
 from odradek.log.lookup import aborted_between
 from odradek.log.names import FileKind
+from odradek.log.producer import decode_snapshot
+from odradek.log.producer_state import EXPIRATION_MS
 from odradek.wire.batch import _write_crc, read_header
 from odradek.wire.compression import Codec
 from odradek.wire.errors import ProtocolError
@@ -224,6 +226,30 @@ def test_the_marker_of_an_aborted_transaction_stays_for_delete_retention_ms_afte
     of.compact()
     assert of.markers() == []
     assert aborted_between(of.log, 0, of.log.end_offset) == []
+
+
+@pytest.mark.parametrize("next_producer", [7, 8])
+def test_a_transaction_whose_marker_is_gone_is_over_also_where_an_old_snapshot_says_that_it_is_open(next_producer: int) -> None:
+    of = Compacted()
+    begin(of, b"a", b"aborted")
+    of.write((b"x", bytes(1500)))  # so that what follows stays in a segment of its own
+    of.log.roll(of.now_ms)
+    end(of, commit=False)
+    of.write((b"y", bytes(1500)))
+    for _ in range(5):
+        of.compact()
+        of.pass_time(EXPIRATION_MS)
+        of.log.producers.remove_expired(of.now_ms)
+        of.write((b"z", b"0"))
+    assert of.markers() == []
+    begun = begin(of, b"b", b"open", producer_id=next_producer)
+    of.folder.close(of.now_ms)
+    for offset in of.log.producers.snapshots[1:]:
+        of.disk.remove(of.log.producers.snapshot_path(offset))
+    assert next(iter(decode_snapshot("", of.disk.read(of.log.producers.snapshot_path(2))))).transaction_first_offset == 0
+    of.restart()
+    assert dict(of.log.producers.ongoing) == {begun: next_producer}
+    assert of.log.last_stable_offset == begun
 
 
 def test_the_marker_of_a_committed_transaction_goes_when_its_records_are_replaced() -> None:

@@ -26,7 +26,7 @@ from odradek.log.index import RELATIVE_OFFSET_MAX
 from odradek.log.names import FileState
 from odradek.log.producer import BATCHES_MAX, BatchMetadata, Producer
 from odradek.log.producer_state import ProducerRefused, ProducerState
-from odradek.log.replay import check_end_marker, note_batch, replay
+from odradek.log.replay import check_end_marker, forget_compacted, note_batch, replay
 from odradek.log.retention import expired_segments
 from odradek.log.segment import Damage, FileRange, Segment, Slice
 from odradek.wire.batch import (
@@ -482,6 +482,7 @@ class Log:
         producers, is_known = self.producers, self.producers.map_end_offset == end_offset
         completed = {first: marker for first, marker in producers.unreplicated.items() if marker < end_offset}
         producers.truncate_and_reload(self.start_offset, end_offset, now_ms)
+        forget_compacted(producers, self.batches, self.start_offset)
         from_offset = producers.map_end_offset if is_known or producers.snapshots else 0  # also below the start: it may be open
         replay(producers, self.batches(max(from_offset, self.bases[0]), end_offset))
         producers.keep_completed(completed)

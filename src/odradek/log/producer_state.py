@@ -289,6 +289,12 @@ class ProducerState(ProducerSnapshots):
         self._forget_completed(log_start)
         super().on_start_moved(log_start)
 
+    def forget_transaction(self, first_offset: int) -> None:
+        """One that is not open any more, whose end may not be there to be read."""
+        producer = self.producers[self.ongoing.pop(first_offset)]
+        producer.transaction_first_offset = NO_OFFSET
+        self._forget_completed(0)
+
     def _forget_completed(self, offset: int) -> None:
         unreplicated = self.unreplicated
         while unreplicated and unreplicated[first := next(iter(unreplicated))] < offset:

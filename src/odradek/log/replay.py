@@ -3,13 +3,15 @@
 The same for a batch that was just appended and for one that is read again after a start, so that both lead to the same state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from odradek.log.producer_state import ProducerState
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import AbortedTransaction
 from odradek.wire.batch import BatchHeader
 from odradek.wire.control import read_end_marker
+from odradek.wire.errors import ProtocolError
 from odradek.wire.records import records
 from odradek.wire.varint import Buffer
 
@@ -40,6 +42,18 @@ def note_marker(producers: ProducerState, segment: Segment | None, header: Batch
         transaction = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
         segment.transactions.append(transaction)
     producers.complete(completed)
+
+
+def forget_compacted(
+    producers: ProducerState, batches: Callable[[int], Iterator[tuple[Segment, int, BatchHeader]]], log_start: int
+) -> None:
+    """What an old snapshot says is open has ended where compaction has taken its first batch: it goes no further than the first
+    that is open. The end may be gone, too, so that no replay would meet it."""
+    for first_offset in [offset for offset in producers.ongoing if offset >= log_start]:
+        with suppress(ProtocolError):
+            _, _, header = next(batches(first_offset), (None, 0, None))
+            if header is None or header.base_offset > first_offset or not header.record_count:
+                producers.forget_transaction(first_offset)
 
 
 def replay(producers: ProducerState, batches: Iterable[tuple[Segment, int, BatchHeader]]) -> None:
