@@ -32,7 +32,7 @@ from tests.sim.workloads.profile import PROFILES
 from tests.sim.workloads.workload import Main, Workload
 
 START_SECONDS_MAX: Final = 30.0
-HEAL_SECONDS_MAX: Final = 300.0
+HEAL_SECONDS_MAX: Final = 600.0
 STRUCTURE_SECONDS: Final = 2.0  # between two looks at the structure
 WRONG_MAX: Final = 20  # sentences that are kept
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -424,6 +425,39 @@ def test_a_log_that_grows_while_it_is_read_in_the_end_is_read_again(monkeypatch:
         monkeypatch.setattr(end, "_fetch", fetch)
         assert [await end.read(Place("orders", 0)), await end.read(Place("orders", 0))] == [False, True]
         assert [event.log_end for event in program.history.events if isinstance(event, FinalRead)] == [8]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("rate", "is_stuck"), [(1, False), (0, True)])
+def test_a_group_that_takes_little_at_a_time_is_not_stuck(monkeypatch: pytest.MonkeyPatch, rate: int, is_stuck: bool) -> None:
+    """Of seed 160684: a thousand bytes a second, behind which there was more than the time of a step."""
+
+    async def main() -> None:
+        program = Program("finisher", Machine(), [], History(), random.Random(0))
+        stage, place, taken = Stage(PROFILES["calm"], Plan([], [], 1.0, is_fragile=False)), Place("orders", 0), 0
+        end, now = End(program, stage), program.loop.time()
+
+        async def ends(*_: object) -> int:
+            return 300
+
+        async def taken_so_far(*_: object) -> dict[Place, Committed]:
+            nonlocal taken
+            taken += rate
+            return {place: Committed(taken, -1)}
+
+        async def pass_time(*_: object) -> bool:
+            nonlocal now
+            now += 1.0
+            return True
+
+        monkeypatch.setattr("tests.sim.workloads.finishing.list_offset", ends)
+        monkeypatch.setattr("tests.sim.workloads.finishing.committed", taken_so_far)
+        monkeypatch.setattr(end.view, "refresh", pass_time)
+        monkeypatch.setattr(stage, "until", pass_time)
+        monkeypatch.setattr(program.loop, "time", lambda: now)
+        await end.step("group does not read on", partial(end.has_caught_up, "group", [place]))
+        assert stage.stuck == (["group does not read on: orders-0 0 of 300"] if is_stuck else [])
 
     asyncio.run(main())
 
