@@ -35,6 +35,7 @@ from odradek.wire.messages import (
     WriteTxnMarkersResponse,
 )
 from odradek.wire.records import Record, build
+from tests.node.disks import Gate, SlowDisk
 from tests.node.inside import NOW_MS, Client, connected, new_node, running, until
 
 NAME, GROUP, TOPIC = "orders", "readers", "things"
@@ -241,6 +242,30 @@ def test_the_end_of_a_transaction_is_told_to_nobody_whose_topic_stays_gone(
             request = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=10_000)
             assert not (await client.ask(request, 5, DeleteTopicsResponse)).responses[0].error_code
             assert await end(client, producer) is ErrorCode.NONE
+            await until(lambda: is_complete(node))
+
+    asyncio.run(story())
+
+
+def test_a_group_knows_the_end_of_a_transaction_before_it_is_synced(tmp_path: Path) -> None:
+    """What the group writes while the sync is under way comes behind it."""
+    gate = Gate(lambda done, path: done == "sync" and "/__consumer_offsets-" in path and path.endswith(".log"))
+
+    async def story() -> None:
+        node = new_node(tmp_path, lambda: SlowDisk(gate), **SETTINGS, log_flush_interval_messages="1")
+        async with running(node), connected(node) as client:
+            try:
+                assert not await client.create(TOPIC)
+                producer = await begun(client)
+                await send_offset(client, producer)
+                gate.close()
+                assert await end(client, producer) is ErrorCode.NONE
+                await until(lambda: gate.waiting == 1)
+                (shard,) = [each for each in node.groups.shards.values() if each.partition.log_end]
+                assert shard.coordinator.log_end == shard.partition.log_end
+                assert not is_complete(node)
+            finally:
+                gate.open()
             await until(lambda: is_complete(node))
 
     asyncio.run(story())

@@ -1,5 +1,6 @@
 """Settings that every node of a cluster has to go by, whoever leads: those of the cluster, and how much may be unsynced."""
 
+import asyncio
 from collections.abc import Iterator
 from functools import partial
 
@@ -7,6 +8,7 @@ import pytest
 
 from odradek.core.controller.bootstrap import new_features
 from odradek.log.log import Log
+from odradek.node.groups import CONSUMER_OFFSETS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from tests.sim import cluster as simulated
@@ -71,3 +73,26 @@ def test_what_is_to_be_synced_when_it_is_acknowledged_is_so_on_every_node(topic:
     found = [(log.recovery_point, log.end_offset) for log in logs(cluster, topic)]
     assert any(end for _, end in found)
     assert [each for each in found if each[0] != each[1]] == []
+
+
+def test_what_a_coordinator_writes_goes_to_the_others_while_it_is_synced_and_counts_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for followers that came before the leader's own sync."""
+    cluster = steady_cluster(log_flush_interval_messages="1", replica_lag_time_max_ms="600000")
+    synced: list[bool] = []
+
+    async def story(client: Client) -> None:
+        work = cluster.nodes[await client.coordinator("simple")].partitions.work
+        flush = work.flush
+
+        async def late(log: Log) -> None:
+            await asyncio.sleep(1.0)
+            copies = [each for each in logs(cluster, CONSUMER_OFFSETS) if each.folder.rpartition("/")[2] in log.folder]
+            assert [each.recovery_point for each in copies if each is not log] == [log.end_offset] * 2
+            await flush(log)
+            synced.append(log.recovery_point == log.end_offset)
+
+        monkeypatch.setattr(work, "flush", late)
+        await client.commit("simple", 8)
+        assert synced == [True]
+
+    tell(cluster, story)

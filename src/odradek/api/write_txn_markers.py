@@ -67,13 +67,14 @@ async def write(marker: Marker, topic: str, index: int, node: Services, uncommit
     try:
         partition.check_acks(ALL)
         appended = await partition.append_marker(batch, now_ms, marker.transaction_version)
+        if topic == GROUPS and not appended.is_duplicate:  # at once: what the group writes next is behind it
+            node.groups.marked(index, appended.first_offset, marker.producer_id, is_commit)
+        await partition.sync()
     except Refused as refused:
         result.error_code = refused.code
     except ProtocolError:
         result.error_code = ErrorCode.CORRUPT_MESSAGE
     else:
-        if topic == GROUPS and not appended.is_duplicate:
-            node.groups.marked(index, appended.first_offset, marker.producer_id, is_commit)
         uncommitted.append(Uncommitted(result, partition, appended.last_offset + 1))
     return result
 

@@ -48,6 +48,7 @@ from odradek.wire.records import Record, build, records
 
 LOAD_BYTES = 1024 * 1024  # read and replayed before others have their turn
 RELOAD_MS = 5_000  # until what could not be loaded is tried again
+SYNC_RETRY_SECONDS: Final = 1.0  # when there was no room
 LOAD_TIMER: Final[TimerKey] = ("load",)
 
 Machine = TypeVar("Machine", bound=Coordinator)
@@ -70,6 +71,7 @@ class Shard(Generic[Machine]):
         self.events: deque[Any] = deque()
         self.told = -1  # the high watermark that the coordinator knows
         self.is_stepping = False
+        self.is_syncing = False
         self.is_loaded = False
         self.next_offset = 0  # the first that is not replayed, until all is loaded
         self.loaded_offset = 0  # where the log ended then
@@ -155,9 +157,31 @@ class Shard(Generic[Machine]):
             self._tell_committed()
 
     def _tell_committed(self) -> None:
-        if self.partition.high_watermark > self.told:
-            self.told = self.partition.high_watermark
-            self.step(Committed(self.told))
+        """What flush.messages wants synced counts when it is."""
+        committed, log = self.partition.high_watermark, self.partition.log
+        if log.has_many_unflushed:
+            committed = min(committed, log.recovery_point)
+            if not self.is_syncing:
+                self.is_syncing = True
+                self.partition.host.work.spawn(self._sync())
+        if committed > self.told:
+            self.told = committed
+            self.step(Committed(committed))
+
+    async def _sync(self) -> None:
+        """One sync after the other, as long as one is asked for: what is written meanwhile waits for the next."""
+        log = self.partition.log
+        while log.has_many_unflushed and not self._is_gone():
+            before = log.recovery_point
+            with suppress(Refused):
+                await self.partition.host.work.flush(log)
+            if log.recovery_point == before:  # there was no room
+                await asyncio.sleep(SYNC_RETRY_SECONDS)
+            else:
+                self.partition_changed(log)
+        self.is_syncing = False
+        if not self._is_gone():
+            self.partition_changed(log)
 
     def step(self, event: Any) -> None:
         """Has the coordinator take an event, after those that are under way, and when it is loaded."""

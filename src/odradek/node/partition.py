@@ -8,9 +8,8 @@ Invariants
  3. Whatever the disk does, a client sees an error code of the protocol.
 """
 
-import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.services import Found, Reader
 from odradek.core.config.topic import TopicConfig
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from odradek.node.partitions import Partitions
 
 ACKS_ALL = -1
-SYNC_RETRY_SECONDS: Final = 1.0  # of what a coordinator wrote, when there was no room
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -162,22 +160,8 @@ class Partition(Readable):
             )
         except (DiskFull, DiskFailed) as error:
             raise self.host.refused(self, error) from error
-        if self.log.has_many_unflushed:
-            self.host.work.spawn(self._sync_own())
-        else:
-            self.host.grew(self)
+        self.host.grew(self)
         return appended
-
-    async def _sync_own(self) -> None:
-        """What flush.messages wants synced counts for its coordinator when it is."""
-        while not self.is_closed:
-            try:
-                await self.host.work.flush(self.log)
-            except Refused:  # there was no room
-                await asyncio.sleep(SYNC_RETRY_SECONDS)
-            else:
-                self.host.grew(self)
-                return
 
     def knows_producer(self, producer_id: int) -> bool:
         return producer_id in self.log.producers.producers
@@ -202,9 +186,7 @@ class Partition(Readable):
         """The end of a transaction, of a coordinator that may be elsewhere. One that is there already is not written again;
         whatever the log ends with has to be committed before it counts."""
         how: Manner = {"origin": Origin.COORDINATOR, "transaction_version": transaction_version}
-        appended = await self.append_later(marker, read_header(marker), now_ms, **how)
-        await self.sync()
-        return appended
+        return await self.append_later(marker, read_header(marker), now_ms, **how)
 
     async def sync(self) -> None:
         """Until what was appended is on disk, if flush.messages or flush.ms asks for it now."""
