@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.core.metadata.image import MetadataImage
+from odradek.core.raft.states import Follower
 from odradek.log.names import FileKind
 from odradek.wire.frames import encode_request, encode_response
 from odradek.wire.messages import FetchRequest, VoteRequest, VoteResponse
@@ -135,3 +136,12 @@ def test_what_nodes_must_not_tell_each_other_is_found(broken: Broken, what: str)
     PROMISES[what](broken)
     with pytest.raises(Violated, match=what):
         broken.structure.check()
+
+
+def test_records_of_an_earlier_epoch_than_the_leaders_need_not_be_synced(broken: Broken) -> None:
+    """Who looked for a leader has heard of it while it asked: the leader counts nothing before a record of its own epoch."""
+    quorum = broken.others()[0].quorum.machine._quorum
+    assert isinstance(quorum.state, Follower)
+    quorum.state.epoch += 1
+    fetch_of_what_is_not_synced(broken)
+    assert not broken.structure.promises.wrong

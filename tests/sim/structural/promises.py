@@ -130,9 +130,10 @@ class PromiseChecks:
     # -- fetches
 
     def _check_fetch(self, member: "SimNode", request: FetchRequest) -> None:
-        """As far as one can see: what is not the last segment any more was synced when it was left. Who looks for a leader may be
-        the last one, with records that it has not synced: they are of an earlier epoch than a leader that could count them. What
-        was asked before the log was cut, and leaves late, speaks of the log as it was."""
+        """As far as one can see: what is not the last segment any more was synced when it was left. Records of an earlier epoch
+        than the leader's are counted by nobody before one of its own is fetched: who looks for a leader, or has just heard of one
+        while it asked, may not have synced them. What was asked before the log was cut, and leaves late, speaks of the log as it
+        was."""
         self.fetches_seen += 1
         log, place = member.starting.quorum.log, (member.number, member.life)
         self._check_storm(member, log.end_offset)
@@ -143,7 +144,8 @@ class PromiseChecks:
         self.high_watermarks[place] = known
         quorum = member.starting.quorum.machine._quorum
         asked = request.topics[0].partitions[0] if request.topics else None
-        if asked and isinstance(quorum.state, Follower) and (asked.last_fetched_epoch, asked.fetch_offset) == quorum.last:
+        is_counted = asked is not None and isinstance(quorum.state, Follower) and asked.last_fetched_epoch == quorum.state.epoch
+        if asked and is_counted and (asked.last_fetched_epoch, asked.fetch_offset) == quorum.last:
             file = member.disks.medium.node(log.segments[-1].path(FileKind.LOG))
             is_synced = not file.unsynced or file.durable.startswith(bytes(file.content))  # a cut need not be
             hold(is_synced, f"node {member.number} fetches metadata from {log.end_offset}, and has not synced it so far")
