@@ -6,7 +6,7 @@ Every round has a topic and clients of its own. Clusters of several layouts take
 that are nodes of their own; in some the links between the nodes go through this program and can be cut, in others nobody stands
 between them. In the end all nodes stop, and the logs of all topics are compared. The exit status says whether all was well. A
 seed gives the same faults; what they meet differs from run to run. The history of a round in which something was wrong is kept,
-with `--histories` that of every round: `python -m tests.checker FILE` looks at it again.
+with all that the nodes said, and with `--histories` that of every round: `python -m tests.checker FILE` looks at it again.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.checks import Verdict, check_replicas, suffer
+from tests.cluster.checks import Stuck, Verdict, check_replicas, suffer
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.faults import FAULTS, LINK_FAULTS, Fault
 from tests.cluster.layout import Layout
@@ -114,25 +114,26 @@ class Campaign:
         print(f"{self.number:4} {time.strftime('%H:%M:%S')} {name}", end="", flush=True)
         try:
             found = suffer(cluster, f"round-{self.number}", partial(fault, cluster, self.chance))
-        except AssertionError as error:
+            stuck = ""
+        except Stuck as error:
             row.stuck += 1
-            print(f": {error}\n" + "\n".join(getattr(error, "__notes__", [])), flush=True)
-            return False
+            found, stuck = error.found, str(error)
         row.add(found)
-        print(f": {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
+        print(f": {stuck or 'done'}, {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
         for what, examples in found.wrong.items():
             print("\n".join(f"     {what}: {example}" for example in examples[:EXAMPLES_MAX]), flush=True)
-        if found.wrong or self.histories:
-            print(f"     history: {self._keep(found)}", flush=True)
-        if found.wrong:
-            print(cluster.said(), flush=True)
-        return True
+        is_well = not (found.wrong or stuck)
+        if self.histories or not is_well:
+            print(f"     history: {self._keep(found, cluster, is_well=is_well)}", flush=True)
+        return not stuck
 
-    def _keep(self, found: Verdict) -> Path:
+    def _keep(self, found: Verdict, cluster: Cluster, *, is_well: bool) -> Path:
         self.histories = self.histories or Path(tempfile.mkdtemp(prefix="chaos-"))
         self.histories.mkdir(parents=True, exist_ok=True)
         path = self.histories / f"round-{self.number}.jsonl"
         found.history.write(path)
+        for number in () if is_well else cluster.nodes:
+            path.with_name(f"{path.stem}-node-{number}.log").write_text("\n".join(cluster.lines(number)))
         return path
 
 

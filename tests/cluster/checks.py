@@ -8,11 +8,12 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from odradek.wire.batch import headers
 from tests.checker.check import check
@@ -51,22 +52,41 @@ class Verdict(msgspec.Struct):
         return found
 
 
+class Stuck(AssertionError):
+    """Clients or nodes do not come to their end. What clients were told until then is looked at all the same."""
+
+    def __init__(self, error: AssertionError, found: Verdict) -> None:
+        super().__init__("\n".join([str(error), *getattr(error, "__notes__", [])]))
+        self.found = found
+
+
 def suffer(cluster: Cluster, topic: str, fault: Callable[[Workload], None]) -> Verdict:
     """Has clients at work before, during and after the fault; then looks whether all is as they were told."""
     with cluster.explaining():
         cluster.heal()
         before = complaints(cluster)
-        with Workload(cluster.bootstrap, topic) as workload:
-            workload.begins()
-            fault(workload)
-            workload.goes_on()
-            cluster.heal()
-            cluster.all_in_sync(topic)
-            workload.finish()
-        read_all(workload)
-        workload.administrator.look(cluster)
-        check_replicas(cluster, topic, *workload.bank.topics)
-        new = [line for line in complaints(cluster) if line not in before]
+        workload = Workload(cluster.bootstrap, topic)
+        try:
+            with workload:
+                workload.begins()
+                fault(workload)
+                workload.goes_on()
+                cluster.heal()
+                cluster.all_in_sync(topic)
+                workload.finish()
+            read_all(workload)
+            workload.administrator.look(cluster)
+            check_replicas(cluster, topic, *workload.bank.topics)
+        except AssertionError as error:
+            with suppress(AssertionError, KafkaException):
+                cluster.heal()
+                read_all(workload)
+            raise Stuck(error, judge(cluster, workload, before)) from error
+    return judge(cluster, workload, before)
+
+
+def judge(cluster: Cluster, workload: Workload, complaints_before: list[str]) -> Verdict:
+    new = [line for line in complaints(cluster) if line not in complaints_before]
     gap_s = max(writer.gap_s for writer in workload.writers)
     report = check(workload.history)
     report.looked_at("bank transactions", workload.bank.committed)
