@@ -31,6 +31,7 @@ TRAP_OPERATIONS_MAX: Final = 200
 CRASH_SECONDS: Final = (0.3, 3.0)  # from one crash of a loop to the next
 HELD_SECONDS_MAX: Final = 2.0  # until the power is lost behind a cut: a follower is in sync for some time yet
 RESET_SECONDS: Final = 0.5  # until a machine that was only reset is back
+PAST_SECONDS: Final = (9.0, 14.0)  # until others lead what a node led that was cut off, and have told clients more than it knows
 DAY_MS: Final = 24 * 3_600_000
 MANNERS: Final[tuple[Manner, ...]] = ("strict", "mixed", "mixed", "torn")
 
@@ -154,9 +155,9 @@ class Faults:
     # -- what may be lost
 
     def may_lose(self) -> bool:
-        return self.may_be_lossy and self.lossy is None and self._all_in_sync()
+        return self.may_be_lossy and self.lossy is None and self.is_whole()
 
-    def _all_in_sync(self) -> bool:
+    def is_whole(self) -> bool:
         nodes = self.cluster.nodes
         if len(nodes) < len(self.cluster.members) or any(
             each.loop is None or each.loop.is_paused for each in self.cluster.members.values()
@@ -171,7 +172,7 @@ class Faults:
         )
 
     def _look(self) -> None:
-        if self.lossy is not None and self.losing is None and self._all_in_sync():
+        if self.lossy is not None and self.losing is None and self.is_whole():
             self.lossy = None
         self.cluster.world.after(LOOK_SECONDS, self._look)
 
@@ -321,6 +322,32 @@ def kill_all(faults: Faults) -> Ending:
         for member in members:
             start(member)
 
+    return end
+
+
+def kill_the_others(faults: Faults) -> Ending | None:
+    """A node is cut off from the others until they lead what it led; then they end, and clients find none but the one that knows
+    nothing of what they have read and committed since. It takes a cluster that is whole, and a while."""
+    member = faults.pick_up()
+    others = [each for each in faults.cluster.members.values() if each is not member]
+    if member is None or not others or not faults.is_whole():
+        return None
+    rejoin = faults.part([member.host], [each.host for each in others])
+    is_over = False
+
+    def strike() -> None:
+        if not is_over and faults.lossy is None:
+            for each in others:
+                each.kill()
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        rejoin()
+        for each in others:
+            start(each)
+
+    faults.cluster.world.after(faults.chance.uniform(*PAST_SECONDS), strike)
     return end
 
 
@@ -538,6 +565,7 @@ KINDS: Final[dict[str, Kind]] = {
     "nodes far apart": Kind(voting.slow_nodes, 2, 15),
     "kill": Kind(kill, 0.01, 15, is_unclean=True),
     "kill of all": Kind(kill_all, 0.1, 5, is_unclean=True),
+    "kill of the others": Kind(kill_the_others, 20, 30, is_unclean=True),
     "pause": Kind(pause, 0.05, 15),
     "clean stop": Kind(stop, 0.1, 10),
     "power loss": Kind(lose_power, 0.5, 15, is_lossy=True),

@@ -38,6 +38,7 @@ FAULTS: Final[dict[str, dict[str, float]]] = {
     "late news": {"slow links": 15.0, "connections lost": 2.0, "pause": 3.0},
     "late news of crashes": {"slow links": 12.0, "crash loop": 8.0},
     "losses behind cuts": {"power loss": 1.0, "power loss behind a cut": 12.0, "clean stop": 1.0},
+    "left with the past": {"kill of the others": 8.0},
     "all": LINKS
     | PROCESSES
     | POWER

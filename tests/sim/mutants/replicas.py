@@ -341,7 +341,7 @@ MUTANTS: Final = (
     Mutant("who left an ISR that is too small may lead when that is empty", eligible_leaders, "processes"),
     Mutant("unless it may have lost its tail", eligible_who_lost_nothing, "power"),
     Mutant("a leader that was paused or cut off fences itself", woken_leader),
-    Mutant("it denies no offset that readers come with", denied_by_a_leader_of_the_past, "late news", "groups"),
+    Mutant("it denies no offset that readers come with", denied_by_a_leader_of_the_past, "left with the past", "readers"),
 )
 
 # Kept by the machine of the partition too, where the model of a single partition finds them; a node has a second guard.

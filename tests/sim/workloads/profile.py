@@ -166,6 +166,14 @@ PROFILES: Final = {
         ),
         Profile("library", writers=4, transactors=1, readers=2, uses_library=True, operation_seconds=6.0),
         Profile("writers", writers=5, readers=2, groups=0, operation_seconds=6.0),
+        Profile(
+            "readers",  # of all eras, at partitions that grow all the time
+            readers=8,
+            groups=0,
+            has_administrator=False,
+            changes_voters=False,
+            sends_per_second=(4.0,),
+        ),
         Profile("groups", writers=2, readers=0, groups=3, members=3, has_administrator=False, accident_seconds=8.0),
         Profile("administration", writers=2, readers=1, groups=1, operation_seconds=0.8),
         Profile(
@@ -193,6 +201,18 @@ PROFILES: Final = {
             "snapshots", writers=2, readers=1, groups=0, operation_seconds=0.8, node_settings=NODE_SETTINGS | SNAPSHOT_SETTINGS
         ),
         Profile("flushing", writers=5, groups=0, node_settings=NODE_SETTINGS | FLUSH_SETTINGS),
+        Profile(
+            "flushing coordinators",  # what is written to internal topics is synced too before it counts
+            writers=2,
+            transactors=2,
+            groups=1,
+            processing=1,
+            electors=1,
+            elects_coordinators=True,
+            operation_seconds=6.0,
+            accident_seconds=6.0,
+            node_settings=NODE_SETTINGS | FLUSH_SETTINGS,
+        ),
         Profile("rolling", writers=5, groups=0, sends_per_second=(6.0,), node_settings=NODE_SETTINGS | ROLL_SETTINGS),
         Profile(
             "quorum",
