@@ -4,6 +4,7 @@ Invariants
  1. What a member has read is told before it is told that its partitions changed.
  2. A member sends one commit after the other: an old one that is tried again must not come after a newer one.
  3. Where a member begins after an assignment its client does not say; the first record does.
+ 4. What could not be committed is tried again as long as the partition is the member's: there may be no later record.
 """
 
 import threading
@@ -41,6 +42,7 @@ class Member:
         self.read: set[Place] = set()
         self.records: list[Record] = []  # that are not told yet
         self.unsent: dict[int, int] = {}  # offsets that are to be committed
+        self.sent: dict[int, int] = {}  # those of the last commit, until it is answered
         self.commits: dict[frozenset[Place], int] = {}  # ids of those that are under way
         self.waits_until_s = 0.0  # for the answer, and not for ever: librdkafka may lose it with its brokers
         self.last_error = ""
@@ -58,6 +60,7 @@ class Member:
         self._tell_records()
         for each in partitions:
             self.unsent.pop(each.partition, None)
+            self.sent.pop(each.partition, None)  # whoever has it next reads again
         self.history.add(history.Revoked(now_ms(), self.name, self._positions(partitions), self.group.name, self.name, is_lost))
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -72,7 +75,7 @@ class Member:
                 break
             self._take(message)
         self._tell_records()
-        if self.unsent and time.monotonic() > self.waits_until_s:
+        if (self.unsent or self.sent) and time.monotonic() > self.waits_until_s:
             self._commit()
 
     def _take(self, message: Message) -> None:
@@ -94,7 +97,8 @@ class Member:
     # -- what it commits
 
     def _commit(self) -> None:
-        positions, self.unsent = self.unsent, {}
+        positions = self.sent = self.sent | self.unsent
+        self.unsent = {}
         wanted = [TopicPartition(self.group.topic, index, offset) for index, offset in positions.items()]
         id_ = self.commits[frozenset(positions.items())] = self.history.next_id()
         told = [Position(self.group.topic, index, offset) for index, offset in positions.items()]
@@ -106,13 +110,15 @@ class Member:
             self.last_error = str(error)
 
     def _committed(self, error: KafkaError | None, done: list[TopicPartition]) -> None:
-        """What is not committed, whoever has the partition next reads again."""
         self.waits_until_s = 0.0
         id_ = self.commits.pop(frozenset((each.partition, each.offset) for each in done), None)
         if error is not None:
             self.last_error = str(error)  # the first of several attempts may have come through
         elif id_ is not None:
             told = [Position(each.topic, each.partition, each.offset) for each in done if each.error is None]
+            for each in told:
+                if self.sent.get(each.partition) == each.offset:
+                    del self.sent[each.partition]
             self.history.add(history.CommitEnded(now_ms(), self.name, id_, told))
             self.group.note(told)
 
