@@ -114,13 +114,25 @@ def read_all(workload: Workload) -> None:
 
 def log_bytes(folder: Path) -> bytes:
     """All batches of a partition; segments may begin elsewhere on a follower."""
-    data = b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{LOG_SUFFIX}")))
+    return b"".join(path.read_bytes() for path in sorted(folder.glob(f"*{LOG_SUFFIX}")))
+
+
+def check_same(copies: list[Path], what: str) -> None:
+    """Until all copies of a log are the same, where nodes still write; what is the same then is whole."""
+    found: set[bytes] = set()
+
+    def look() -> bool:
+        nonlocal found
+        found = {log_bytes(folder) for folder in copies}
+        return len(found) == 1
+
+    until(look, f"{what} the same on all nodes")
+    (data,) = found
     assert sum(header.size for _, header in headers(data)) == len(data)
-    return data
 
 
 def check_replicas(cluster: Cluster, *topics: str) -> None:
-    """The logs of the topics, of the groups' offsets and of transactions; until they are the same, where nodes still write."""
+    """The logs of the topics, of the groups' offsets and of transactions."""
     folders: dict[str, list[Path]] = {}
     wanted = "|".join(map(re.escape, (*topics, GROUP_OFFSETS, TRANSACTION_STATE)))
     for number in cluster.brokers:
@@ -130,4 +142,4 @@ def check_replicas(cluster: Cluster, *topics: str) -> None:
     assert len(folders) > PARTITIONS
     for name, copies in folders.items():
         assert len(copies) > 1
-        until(lambda copies=copies: len({log_bytes(folder) for folder in copies}) == 1, f"{name} the same on all nodes")  # type: ignore[misc]
+        check_same(copies, name)

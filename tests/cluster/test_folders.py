@@ -19,7 +19,7 @@ from odradek.wire.messages import DescribeLogDirsRequest, DescribeLogDirsRespons
 from tests.clients.confluent import admin
 from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.chaos import SETTINGS
-from tests.cluster.checks import log_bytes, suffer
+from tests.cluster.checks import check_same, suffer
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.settings import EAGER
 from tests.cluster.workload import Workload
@@ -120,7 +120,7 @@ def test_a_slow_disk_leaves_the_isr_and_holds_up_nothing_else(tmp_path: Path) ->
         producer.close()
         cluster.all_in_sync("followed")
         copies = [cluster.log_dirs(number)[0] / "followed-0" for number in cluster.brokers]
-        until(lambda: len({log_bytes(copy) for copy in copies}) == 1, "all copies the same")
+        check_same(copies, "followed-0")
 
 
 def can_mount() -> bool:

@@ -15,7 +15,7 @@ from odradek.wire.messages import FetchResponse
 from tests.clients.confluent import admin, read
 from tests.clients.waiting import SECONDS_MAX, until
 from tests.cluster.chaos import SETTINGS
-from tests.cluster.checks import log_bytes
+from tests.cluster.checks import check_same
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.layout import Layout
 from tests.cluster.settings import EAGER
@@ -47,7 +47,7 @@ def check(cluster: Cluster) -> None:
     values = [message.value() for message in read(cluster.bootstrap, TOPIC, RECORDS, 1)]
     assert values == [str(number).encode() for number in range(RECORDS)]
     copies = [folder_of(cluster, number) for number in cluster.brokers]
-    until(lambda: len({log_bytes(copy) for copy in copies}) == 1, "all copies the same")
+    check_same(copies, TOPIC)
 
 
 def folder_of(cluster: Cluster, number: int) -> Path:
