@@ -127,6 +127,35 @@ def test_a_connection_that_the_other_side_closes_is_known_at_once(is_waiting: bo
     asyncio.run(story())
 
 
+def test_a_slow_connection_is_not_made_anew_with_every_request() -> None:
+    """Who asks gives up, and the versions come later; they are there for whoever asks next."""
+
+    async def story() -> None:
+        connections, is_greeted = 0, asyncio.Event()
+
+        async def serve(reader: Reader, writer: Writer) -> None:
+            nonlocal connections
+            connections += 1
+            await is_greeted.wait()
+            await greet(reader, writer)
+            _, version, correlation_id = await request(reader)
+            writer.write(metadata(version, correlation_id, "cluster"))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            peer = channel(server.sockets[0].getsockname()[1])
+            for _ in range(3):
+                with pytest.raises(Unreachable, match="what it serves"):
+                    await peer.ask(MetadataRequest(), MetadataResponse, 20)
+            is_greeted.set()
+            answer = await peer.ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
+            assert answer.cluster_id == "cluster"
+            assert connections == 1
+            peer.close()
+
+    asyncio.run(story())
+
+
 class ClosedTooSoon(Channel):
     """Is closed in the turn in which the versions came, as when its time was over just then."""
 

@@ -6,7 +6,8 @@ and stays open: so it is also how a node learns that another has died, because a
 Invariants
  1. One request is under way on a channel; whoever asks meanwhile has its turn later. Every `ask` ends with the answer to its own
     request, or with Unreachable.
- 2. After anything but an answer the connection is closed, so that no late answer is taken for another's.
+ 2. After anything but an answer the connection is closed, so that no late answer is taken for another's. Only versions are waited
+    for beyond the time of who asks: on a slow link, whoever connects anew each time would never come to its request.
  3. A connection that the other side closes is told to `on_lost` at once, whether something was under way or not. Silence is
     judged by the time-out that the caller gives, and by nothing else.
  4. An answer is at most ANSWER_BYTES_MAX; memory for it grows with what comes.
@@ -31,6 +32,7 @@ SIZE: Final = Struct(">i")
 ANSWER_BYTES_MAX: Final = 1 << 30  # one batch may be as large as its topic allows
 GROWTH_BYTES: Final = 1024 * 1024  # of the memory for an answer, ahead of what has come
 API_VERSIONS_VERSION: Final = 3
+VERSIONS_SECONDS_MAX: Final = 10.0
 SOFTWARE: Final = "odradek"
 
 Answer = TypeVar("Answer", bound=Message)
@@ -57,6 +59,7 @@ class Channel:
         self.on_lost = on_lost
         self.loop = asyncio.get_running_loop()
         self.versions: dict[int, range] = {}  # that the other side serves, by key
+        self._learning: asyncio.Task[None] | None = None  # of this connection
         self._turn = asyncio.Lock()
         self._socket: socket.socket | None = None
         self._correlation_id = 0
@@ -72,12 +75,12 @@ class Channel:
         return self._socket is not None
 
     async def ask(self, request: Message, response: type[Answer], timeout_ms: float) -> Answer:
-        """The answer, in the highest version that both sides know."""
-        deadline = self.loop.time() + timeout_ms / 1000
+        """The answer, in the highest version that both sides know. The time is for the connection, and as long again for the
+        answer: what is asked in the rest of it would not be answered in time, and end the connection."""
         async with self._turn:
-            await self.connect(deadline)
+            await self.connect(self.loop.time() + timeout_ms / 1000)
             version = self.version(request.schema.key)
-            return await self._ask(request, version, response, deadline)
+            return await self._ask(request, version, response, self.loop.time() + timeout_ms / 1000)
 
     def version(self, key: int) -> int:
         """The highest version of an API that both sides know. Unreachable when there is none, or no connection."""
@@ -89,8 +92,18 @@ class Channel:
 
     async def connect(self, deadline: float) -> None:
         """Connects, unless it is. Unreachable when that cannot be, or takes too long."""
-        if self._socket is not None:
-            return
+        if self._socket is None:
+            await self._connect(deadline)
+            self._learning = self.loop.create_task(self._learn_versions())
+            self._learning.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
+        assert self._learning is not None
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.shield(self._learning)
+        except TimeoutError as error:
+            raise Unreachable(f"{self} does not say in time what it serves") from error
+
+    async def _connect(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
                 connected = await self.machine.connect(self.host, self.port)
@@ -102,10 +115,10 @@ class Channel:
         self._socket = connected
         self._expect_size()
         self.loop.add_reader(connected.fileno(), self._readable)
-        await self._learn_versions(deadline)
 
-    async def _learn_versions(self, deadline: float) -> None:
+    async def _learn_versions(self) -> None:
         hello = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version=version_of("odradek"))
+        deadline = self.loop.time() + VERSIONS_SECONDS_MAX
         answer = await self._ask(hello, API_VERSIONS_VERSION, ApiVersionsResponse, deadline)
         if answer.error_code:
             self.close()

@@ -64,7 +64,7 @@ from odradek.node.snapshots import Snapshots
 from odradek.wire.apis import APIS
 from odradek.wire.errors import ErrorCode, Refused
 from odradek.wire.message import Message
-from odradek.wire.messages import FeatureLevelRecord, NoOpRecord
+from odradek.wire.messages import FeatureLevelRecord, FetchRequest, FetchSnapshotRequest, NoOpRecord
 
 PROBE_MS: Final = 1000
 RESIGN_MS: Final = 500
@@ -121,7 +121,7 @@ class Quorum:
         self._appended: deque[Appended] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._leader_waiters: dict[asyncio.Future[None], None] = {}
-        self._channels: dict[tuple[int, str, int], Channel] = {}
+        self._channels: dict[tuple[int, str, int, bool], Channel] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -290,8 +290,10 @@ class Quorum:
     # -- other nodes
 
     async def _send(self, send: Send) -> None:
+        """Fetches, which a leader holds back, have a connection of their own: no vote waits behind one, or one behind a vote."""
         node = send.node
-        key = (node.id, node.host, node.port)
+        is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
+        key = (node.id, node.host, node.port, is_fetch)
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(
