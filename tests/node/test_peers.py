@@ -33,11 +33,13 @@ Behaviour: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
 
 
 @asynccontextmanager
-async def other_side(behaviour: Behaviour) -> AsyncIterator[int]:
+async def other_side(behaviour: Behaviour, greet_when: Callable[[], Awaitable[object]] | None = None) -> AsyncIterator[int]:
     """A server that agrees on versions, and then does what the test wants."""
 
     async def serve(reader: Reader, writer: Writer) -> None:
         try:
+            if greet_when is not None:
+                await greet_when()
             await greet(reader, writer)
             await behaviour(reader, writer)
             await reader.read()  # until the other side has gone
@@ -131,23 +133,23 @@ def test_a_slow_connection_is_not_made_anew_with_every_request() -> None:
     """Who asks gives up, and the versions come later; they are there for whoever asks next."""
 
     async def story() -> None:
-        connections, is_greeted = 0, asyncio.Event()
+        connections, may_greet = 0, asyncio.Event()
 
-        async def serve(reader: Reader, writer: Writer) -> None:
+        async def wait() -> None:
             nonlocal connections
             connections += 1
-            await is_greeted.wait()
-            await greet(reader, writer)
+            await may_greet.wait()
+
+        async def tell(reader: Reader, writer: Writer) -> None:
             _, version, correlation_id = await request(reader)
             writer.write(metadata(version, correlation_id, "cluster"))
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server:
-            peer = channel(server.sockets[0].getsockname()[1])
+        async with other_side(tell, wait) as port:
+            peer = channel(port)
             for _ in range(3):
                 with pytest.raises(Unreachable, match="what it serves"):
                     await peer.ask(MetadataRequest(), MetadataResponse, 20)
-            is_greeted.set()
+            may_greet.set()
             answer = await peer.ask(MetadataRequest(), MetadataResponse, TIMEOUT_MS)
             assert answer.cluster_id == "cluster"
             assert connections == 1

@@ -97,6 +97,8 @@ class Channel:
             self._learning = self.loop.create_task(self._learn_versions())
             self._learning.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
         assert self._learning is not None
+        if self._learning.done():
+            return self._learning.result()
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.shield(self._learning)
