@@ -101,6 +101,7 @@ def tell_appends(story: Story) -> None:
     story.append(6, producer_id=102, transactional=True)
     story.end(101, commit=False)
     story.flush()
+    story.log.roll(story.now_ms)  # where the recovery point is
     story.append(7, producer_id=100)
     story.end(102, commit=True)
     story.append(8)

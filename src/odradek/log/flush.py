@@ -26,10 +26,13 @@ class Flush:
         for segment in self.closed:
             self.files += [segment.file, *segment.save_indexes(), segment.transactions]
         if not closed_only:
-            self.files.append(log.active.file)
+            self.files += [log.active.file, log.active.transactions]
         self.epochs = log.epochs.unsaved()
         self.has_epochs = True  # on disk
-        self.new_names = log.has_new_names
+        indexes = [file for file in self.files if isinstance(file, TransactionIndex)]
+        self.new_names = log.has_new_names or any(index.has_new_name for index in indexes)
+        for index in indexes:
+            index.has_new_name = False
 
     def run(self) -> None:
         log = self.log

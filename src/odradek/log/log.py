@@ -562,8 +562,8 @@ class Log:
         return self.has_rolled or self.has_many_unflushed or is_late
 
     def start_flush(self, *, closed_only: bool = False) -> Flush:
-        """A flush of everything, or of all that is behind the active segment. Its indexes need no sync: a start that was not
-        clean reads the segment with the recovery point in any case."""
+        """A flush of everything, or of all that is behind the active segment. The others of its indexes need no sync: they are
+        built again where they are torn or gone. Aborted transactions nobody would miss."""
         flush = Flush(self, closed_only=closed_only)
         self.has_new_names = False
         return flush
@@ -591,7 +591,7 @@ class Log:
             self.producers.take_snapshot()
             self.active.seal()
             flush = self.start_flush()
-            flush.files += [*self.active.save_indexes(), self.active.transactions]
+            flush.files += self.active.save_indexes()
             flush.files += self.producers.snapshot_files()
             flush.new_names = True
             flush.run()

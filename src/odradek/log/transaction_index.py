@@ -45,14 +45,16 @@ def fault_of(version: int, transaction: AbortedTransaction, before: int) -> str:
 class TransactionIndex:
     """The `.txnindex` of one segment, read when it is first asked."""
 
-    __slots__ = ("_data", "_file", "base_offset", "disk", "path")
+    __slots__ = ("_data", "_file", "_is_synced", "base_offset", "disk", "has_new_name", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.disk = disk
         self.path = path
         self.base_offset = base_offset
+        self.has_new_name = False  # that the folder has not been synced with
         self._data: bytearray | None = None
         self._file: File | None = None
+        self._is_synced = True
 
     @property
     def data(self) -> bytearray:
@@ -71,8 +73,10 @@ class TransactionIndex:
         assert transaction.last_offset >= self.base_offset
         if self._file is None:
             self._file = self.disk.open(self.path, create=True)
+            self.has_new_name = True
         entry = ENTRY.pack(VERSION, *transaction)
         self._file.append([entry])
+        self._is_synced = False
         data += entry
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
@@ -115,7 +119,9 @@ class TransactionIndex:
             del self.data[size:]
 
     def sync(self) -> None:
-        if self._file is not None:
+        """On any thread, while entries come."""
+        if self._file is not None and not self._is_synced:
+            self._is_synced = True
             self._file.sync()
 
     def renamed(self, path: str) -> None:
