@@ -7,6 +7,7 @@ import pytest
 from odradek.log.checkpoint import RECOVERY_POINTS
 from odradek.log.log import Log
 from odradek.log.names import FileKind, TopicPartition
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.node.node import Node
 from tests.log.disk import SimDisk
 from tests.sim.cluster import SimCluster
@@ -59,6 +60,10 @@ def nameless_segment(broken: Broken) -> None:
     del folder.durable[name]
 
 
+def unsynced_aborted(broken: Broken) -> None:
+    broken.log.active.transactions.append(AbortedTransaction(7, 0, 1, 2))
+
+
 def forward_checkpoint(broken: Broken) -> None:
     broken.log.recovery_point -= 1
 
@@ -77,6 +82,7 @@ def forgotten_epoch(broken: Broken) -> None:
 FOUND: dict[str, Callable[[Broken], None]] = {
     "and on the disk up to": unsynced_records,
     "has no name on the disk": nameless_segment,
+    "txnindex has 0 of 34 bytes": unsynced_aborted,
     "by its checkpoint": forward_checkpoint,
     "has a segment at 99 on its disk": segment_behind_the_end,
     "for one of leader epoch -1": forgotten_epoch,

@@ -250,9 +250,18 @@ def _recover_segment(log: Log, segment: Segment) -> ProtocolError | None:
         if log.end_offset >= log.recovery_point:
             segment.cut(size)
     segment.seal()
+    sync_aborted(log, segment)
     if segment is not log.active:  # it did at the roll, which a power loss may have undone
         segment.give_back_room()
     return problem
+
+
+def sync_aborted(log: Log, segment: Segment) -> None:
+    """Below the recovery point nothing else tells of it, and when the segment is rolled there, the next start does not look."""
+    segment.transactions.sync()
+    if segment.transactions.has_new_name:
+        log.disk.sync_folder(log.folder)
+        segment.transactions.has_new_name = False
 
 
 def _remove_from(log: Log, number: int) -> None:

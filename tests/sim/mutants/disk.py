@@ -16,6 +16,7 @@ from odradek.log.folder import LogFolder
 from odradek.log.index import Index
 from odradek.log.log import Log
 from odradek.log.segment import Segment
+from odradek.log.transaction_index import TransactionIndex
 from odradek.node.machine import Machine
 from odradek.node.node import Node
 from odradek.node.partitions import Partitions
@@ -148,6 +149,11 @@ def recovery_point_is_synced(patch: Patch) -> None:
     patch.setattr(Flush, "run", lambda _: None)
 
 
+def aborted_are_synced(patch: Patch) -> None:
+    """What was aborted is left to the system."""
+    patch.setattr(TransactionIndex, "sync", lambda _: None)
+
+
 def names_are_synced(patch: Patch) -> None:
     """A flush syncs files, and not their names."""
     known = Flush.run
@@ -254,6 +260,7 @@ MUTANTS: Final = (
     Mutant("a cut log is synced before anything is appended", cut_is_synced, "links"),
     Mutant("a lower recovery point is on disk before the log is cut", recovery_point_before_the_cut, "parted", "flushing"),
     Mutant("what is below the recovery point is synced", recovery_point_is_synced, "power"),
+    Mutant("so is which transactions were aborted there", aborted_are_synced, "power", "transactions"),
     Mutant("so are the names of the files", names_are_synced, "power"),
     Mutant("a checkpoint is written to a temporary file", checkpoints_beside, "power"),
     Mutant("a checkpoint is synced before it has its name", checkpoints_synced, "power"),

@@ -3,7 +3,7 @@
 `seen` is told of every operation of a disk before it is done; `check` looks at the logs of the nodes that serve.
 
 Invariants that are checked
- 1. Everything below the recovery point of a log is synced, and so are the names of its segments.
+ 1. Everything below the recovery point of a log is synced, and what was aborted there; so are the names of the files.
  2. The recovery point on disk is never above that of the log, and no log is cut below it.
  3. A log that was cut is synced before anything is appended in place of what went; no segment is left behind its end.
  4. A small file is never written where it stands, and is synced before it has its name; so is a snapshot of the metadata.
@@ -26,6 +26,7 @@ from odradek.log.folder import METADATA_LOG, LogFolder
 from odradek.log.log import Log
 from odradek.log.names import FileKind, FileState, TopicPartition, parse_file_name, parse_folder_name
 from odradek.log.segment import Segment
+from odradek.log.transaction_index import ENTRY, AbortedTransaction
 from odradek.wire.batch import headers
 from odradek.wire.errors import ProtocolError
 from tests.log.medium import Medium, Node
@@ -148,18 +149,27 @@ class DurableChecks:
             hold(last <= log.end_offset, f"{who} ends at {log.end_offset}, and has a segment at {last} on its disk")
 
     def _check_synced(self, who: str, number: int, medium: Medium, log: Log) -> None:
-        names = medium.folder(log.folder).durable.values()
+        names = medium.folder(log.folder).durable
         for segment in log.segments:
             if segment.base_offset >= log.recovery_point:
                 return
             file = medium.node(segment.path(FileKind.LOG))
             hold(
-                any(each is file for each in names),
+                any(each is file for each in names.values()),
                 f"{who} is synced up to {log.recovery_point}, and its segment at {segment.base_offset} has no name on the disk",
             )
             end = self._durable_end(number, file, segment)
             on_disk = end == -1 or end >= log.recovery_point
             hold(on_disk, f"{who} is synced up to {log.recovery_point}, and on the disk up to {end}")
+            aborted = os.path.basename(segment.path(FileKind.TRANSACTION_INDEX))
+            index = medium.folder(log.folder).names.get(aborted)
+            if isinstance(index, Node) and not index.is_rotten:
+                wanted = aborted_bytes(index, log.recovery_point)
+                there = index.durable_bytes if names.get(aborted) is index else 0
+                hold(
+                    there >= wanted,
+                    f"{who} is synced up to {log.recovery_point}, and {aborted} has {there} of {wanted} bytes on the disk",
+                )
 
     def _durable_end(self, number: int, file: Node, segment: Segment) -> int:
         """The offset up to which a segment is on the disk; -1 when all of it is, or it has rot."""
@@ -171,6 +181,13 @@ class DurableChecks:
         if known is None or known[0] is not file or known[1:3] != (size, len(file.content)):
             known = self._ends[key] = (file, size, len(file.content), offset_at(file.content, size, segment.base_offset))
         return known[3]
+
+
+def aborted_bytes(index: Node, end_offset: int) -> int:
+    """The size of the index of what was aborted below an offset."""
+    content = bytes(index.content)
+    starts = range(0, len(content) - ENTRY.size + 1, ENTRY.size)
+    return sum(ENTRY.size for at in starts if AbortedTransaction(*ENTRY.unpack_from(content, at)[1:]).last_offset < end_offset)
 
 
 def is_there(medium: Medium, path: str, file: Node) -> bool:
