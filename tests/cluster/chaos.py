@@ -118,6 +118,10 @@ class Campaign:
         except Stuck as error:
             row.stuck += 1
             found, stuck = error.found, str(error)
+        except AssertionError as error:  # before its clients were at work
+            row.stuck += 1
+            print(f": {error}\n" + "\n".join(getattr(error, "__notes__", [])), flush=True)
+            return False
         row.add(found)
         print(f": {stuck or 'done'}, {found.acknowledged} acknowledged, longest gap {found.gap_s:.1f} s", flush=True)
         for what, examples in found.wrong.items():

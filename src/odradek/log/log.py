@@ -562,8 +562,8 @@ class Log:
         return self.has_rolled or self.has_many_unflushed or is_late
 
     def start_flush(self, *, closed_only: bool = False) -> Flush:
-        """A flush of everything, or of all that is behind the active segment. The others of its indexes need no sync: they are
-        built again where they are torn or gone. Aborted transactions nobody would miss."""
+        """A flush of everything, or of all that is behind the active segment. Of its indexes, that of aborted transactions is
+        synced: nothing tells a start that some are gone. The others are built again where they are torn or missing."""
         flush = Flush(self, closed_only=closed_only)
         self.has_new_names = False
         return flush

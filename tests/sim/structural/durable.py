@@ -29,7 +29,7 @@ from odradek.log.segment import Segment
 from odradek.log.transaction_index import ENTRY, AbortedTransaction
 from odradek.wire.batch import headers
 from odradek.wire.errors import ProtocolError
-from tests.log.medium import Medium, Node
+from tests.log.medium import Folder, Medium, Node
 from tests.sim.structural.findings import hold
 
 if TYPE_CHECKING:
@@ -149,28 +149,27 @@ class DurableChecks:
             hold(last <= log.end_offset, f"{who} ends at {log.end_offset}, and has a segment at {last} on its disk")
 
     def _check_synced(self, who: str, number: int, medium: Medium, log: Log) -> None:
-        names = medium.folder(log.folder).durable
+        folder = medium.folder(log.folder)
         for segment in log.segments:
             if segment.base_offset >= log.recovery_point:
                 return
             file = medium.node(segment.path(FileKind.LOG))
             hold(
-                any(each is file for each in names.values()),
+                has_name(folder, file),
                 f"{who} is synced up to {log.recovery_point}, and its segment at {segment.base_offset} has no name on the disk",
             )
             end = self._durable_end(number, file, segment)
             on_disk = end == -1 or end >= log.recovery_point
             hold(on_disk, f"{who} is synced up to {log.recovery_point}, and on the disk up to {end}")
-            aborted = os.path.basename(segment.path(FileKind.TRANSACTION_INDEX))
-            index = medium.folder(log.folder).names.get(aborted)
-            if isinstance(index, Node) and not index.is_rotten:
-                wanted = aborted_bytes(index, log.recovery_point)
-                has_name = any(each is index for each in names.values())  # that of a compaction, perhaps, which a start finishes
-                there = index.durable_bytes if has_name else 0
-                hold(
-                    there >= wanted,
-                    f"{who} is synced up to {log.recovery_point}, and {aborted} has {there} of {wanted} bytes on the disk",
-                )
+            self._check_aborted(who, folder, log, segment)
+
+    def _check_aborted(self, who: str, folder: Folder, log: Log, segment: Segment) -> None:
+        name = os.path.basename(segment.path(FileKind.TRANSACTION_INDEX))
+        index = folder.names.get(name)
+        if isinstance(index, Node) and not index.is_rotten:
+            wanted, there = aborted_bytes(index, log.recovery_point), index.durable_bytes if has_name(folder, index) else 0
+            what = f"{who} is synced up to {log.recovery_point}, and {name} has {there} of {wanted} bytes on the disk"
+            hold(there >= wanted, what)
 
     def _durable_end(self, number: int, file: Node, segment: Segment) -> int:
         """The offset up to which a segment is on the disk; -1 when all of it is, or it has rot."""
@@ -182,6 +181,11 @@ class DurableChecks:
         if known is None or known[0] is not file or known[1:3] != (size, len(file.content)):
             known = self._ends[key] = (file, size, len(file.content), offset_at(file.content, size, segment.base_offset))
         return known[3]
+
+
+def has_name(folder: Folder, file: Node) -> bool:
+    """Whether it is found after a loss of power, if only under the name of a compaction, which a start finishes."""
+    return any(each is file for each in folder.durable.values())
 
 
 def aborted_bytes(index: Node, end_offset: int) -> int:
