@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 0.5  # at whether a lossy fault may come
 SYNC_SECONDS_MAX: Final = 0.002  # on a disk that is well
 TRAP_OPERATIONS_MAX: Final = 200
 CRASH_SECONDS: Final = (0.3, 3.0)  # from one crash of a loop to the next
-HELD_SECONDS_MAX: Final = 2.0  # until the power is lost behind a cut: a follower is in sync for some time yet
+HELD_SECONDS: Final = (0.0, 2.0)  # until the power is lost behind a cut: a follower is in sync for some time yet
 RESET_SECONDS: Final = 0.5  # until a machine that was only reset is back
 PAST_SECONDS: Final = (9.0, 14.0)  # until others lead what a node led that was cut off, and have told clients more than it knows
 DAY_MS: Final = 24 * 3_600_000
@@ -201,6 +201,22 @@ class Faults:
 
         return end
 
+    def strike_later(self, seconds: tuple[float, float], strike: Callable[[], None], ending: Ending) -> Ending:
+        """Has a blow come after a while, unless the fault is ended before."""
+        is_over = False
+
+        def come() -> None:
+            if not is_over:
+                strike()
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            ending()
+
+        self.cluster.world.after(self.chance.uniform(*seconds), come)
+        return end
+
     def trap(
         self, member: SimNode, spring: Callable[[], None], operations_max: int = TRAP_OPERATIONS_MAX, part: str = ""
     ) -> Ending:
@@ -333,22 +349,18 @@ def kill_the_others(faults: Faults) -> Ending | None:
     if member is None or not others or not faults.is_whole():
         return None
     rejoin = faults.part([member.host], [each.host for each in others])
-    is_over = False
 
     def strike() -> None:
-        if not is_over and faults.lossy is None:
+        if faults.lossy is None:
             for each in others:
                 each.kill()
 
     def end() -> None:
-        nonlocal is_over
-        is_over = True
         rejoin()
         for each in others:
             start(each)
 
-    faults.cluster.world.after(faults.chance.uniform(*PAST_SECONDS), strike)
-    return end
+    return faults.strike_later(PAST_SECONDS, strike, end)
 
 
 def start(member: SimNode) -> None:
@@ -411,21 +423,17 @@ def lose_power_when_busy(faults: Faults) -> Ending | None:
         return None
     faults.lossy = member
     faults.slow[member] = BUSY
-    manner, is_over = faults.chance.choice(MANNERS), False
+    manner = faults.chance.choice(MANNERS)
 
     def lose() -> None:
-        if not is_over:
-            faults.slow.pop(member, None)
-            member.lose_power(manner)
+        faults.slow.pop(member, None)
+        member.lose_power(manner)
 
     def end() -> None:
-        nonlocal is_over
-        is_over = True
         faults.slow.pop(member, None)
         start(member)
 
-    faults.cluster.world.after(faults.chance.uniform(*BUSY_SECONDS), lose)
-    return end
+    return faults.strike_later(BUSY_SECONDS, lose, end)
 
 
 def crash_loop(faults: Faults) -> Ending | None:
@@ -460,22 +468,17 @@ def lose_power_behind_a_cut(faults: Faults) -> Ending | None:
         return None
     faults.lossy = member
     network, world, manner = faults.cluster.network, faults.cluster.world, faults.chance.choice(MANNERS)
-    is_over = False
 
     def lose() -> None:
-        if not is_over:
-            member.lose_power(manner)
-            world.after(RESET_SECONDS, lambda: start(member))
+        member.lose_power(manner)
+        world.after(RESET_SECONDS, lambda: start(member))
 
     def end() -> None:
-        nonlocal is_over
-        is_over = True
         network.heal(member.host, other.host)
         start(member)
 
     network.cut(member.host, other.host)
-    world.after(faults.chance.uniform(0, HELD_SECONDS_MAX), lose)
-    return end
+    return faults.strike_later(HELD_SECONDS, lose, end)
 
 
 # -- disks
