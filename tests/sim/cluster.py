@@ -55,6 +55,7 @@ class SimNode:
         self.node: Node | None = None  # that serves
         self.starting: Node  # since it has lived
         self.has_begun = False  # in this life
+        self.went_on_s = 0.0  # when it was paused last, and that was over
         self.lives: list[bytes] = []  # the incarnations of all that have begun
         self.is_wanted = True  # up, whenever it can be
         self.ends: list[str] = []  # why its lives ended by themselves
@@ -190,6 +191,7 @@ class SimNode:
     def resume(self) -> None:
         if self.loop is not None and self.loop.is_paused:
             logger.info("node %d goes on", self.number)
+            self.went_on_s = self.cluster.world.now_s
             self.loop.resume()
 
 

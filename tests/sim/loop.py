@@ -16,6 +16,7 @@ import heapq
 import inspect
 import logging
 import random
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
@@ -142,10 +143,12 @@ class SimLoop(Loop):  # type: ignore[misc]
         self._writers.clear()
 
     def forget(self) -> None:
-        """The run is over: what was never begun need not be waited for."""
-        for kept in self._kept:
-            if isinstance(kept, asyncio.Task) and inspect.getcoroutinestate(kept.get_coro()) == inspect.CORO_CREATED:  # type: ignore[arg-type]
-                kept.get_coro().close()
+        """The run is over: what was never begun need not be waited for, nor what it would have waited for."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            for kept in self._kept:
+                if isinstance(kept, asyncio.Task) and inspect.getcoroutinestate(kept.get_coro()) == inspect.CORO_CREATED:  # type: ignore[arg-type]
+                    kept.get_coro().close()
 
     def pause(self) -> None:
         self.is_paused = True

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from odradek.log.disk import RealDisk
+from odradek.log.disk import RealDisk, RealFile
 from odradek.log.folder import METADATA_LOG
 from odradek.node.machine import Machine
 from tests.sim.faults import KINDS, Slowness
@@ -19,7 +19,7 @@ from tests.sim.hunt import FAMILIES, MUTANTS, Found, hunt
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.run import Run, Setting, run
 
-NOT_SIMULATED: Final = (RealDisk, Machine)  # SimDisk and SimMachine stand in their place, and are switched off too
+NOT_SIMULATED: Final = (RealDisk, RealFile, Machine)  # SimDisk and SimMachine stand in their place, and are switched off too
 SECONDS: Final = 60.0
 FIRST_FAULT_SECONDS: Final = 10.0
 FAULT_SECONDS: Final = 1.0  # from one to the next

@@ -4,17 +4,19 @@ What a disk does when it fails is kept by `RealDisk`; a simulated cluster has `S
 switch of that rule is thrown in both.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from odradek.log import disk, flush, folder, loading, segment
+from odradek.log import disk, flush, folder, loading, producer_snapshots, segment
 from odradek.log.checkpoint import CLEAN_SHUTDOWN, write_clean_shutdown
-from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
+from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk, RealFile
 from odradek.log.flush import Flush
 from odradek.log.folder import LogFolder
 from odradek.log.index import Index
 from odradek.log.log import Log
+from odradek.log.producer import CorruptSnapshot, Producer, decode_snapshot
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import TransactionIndex
 from odradek.node.machine import Machine
@@ -22,7 +24,8 @@ from odradek.node.node import Node
 from odradek.node.partitions import Partitions
 from odradek.node.reserve import Reserve
 from odradek.node.writing import Writing
-from tests.log.disk import SimDisk
+from odradek.wire.varint import Buffer
+from tests.log.disk import SimDisk, SimFile
 from tests.sim.machine import SimMachine
 from tests.sim.mutants.mutant import Mutant, Patch
 
@@ -108,6 +111,17 @@ def nothing_cut_below_the_recovery_point(patch: Patch) -> None:
 
 def producers_after_a_crash(patch: Patch) -> None:
     patch.setattr(loading, "note_batch", lambda *_: None)
+
+
+def rotten_snapshot_of_producers(patch: Patch) -> None:
+    """One that cannot be read counts as one that knows nobody."""
+
+    def decode(path: str, data: bytes) -> list[Producer]:
+        with suppress(CorruptSnapshot):
+            return decode_snapshot(path, data)
+        return []
+
+    patch.setattr(producer_snapshots, "decode_snapshot", decode)
 
 
 def epochs_after_a_crash(patch: Patch) -> None:
@@ -198,6 +212,20 @@ def checkpoints_synced(patch: Patch) -> None:
     replacing(patch, replace)
 
 
+def names_of_checkpoints_are_synced(patch: Patch) -> None:
+    """Small files are renamed, and their folder is not synced."""
+
+    def replace(on: Disk, contents: dict[str, bytes]) -> None:
+        for path, content in contents.items():
+            on.remove(path + ".tmp")
+            file = on.open(path + ".tmp", create=True)
+            file.append([content])
+            file.sync()
+            on.rename(path + ".tmp", path)
+
+    replacing(patch, replace)
+
+
 def corrupt_checkpoint(patch: Patch) -> None:
     """A checkpoint that cannot be read ends the start."""
 
@@ -228,6 +256,33 @@ def refused_when_full(patch: Patch) -> None:
     patch.setattr(Log, "_write", write)
 
 
+def short_writes(patch: Patch) -> None:
+    """What a full disk takes of a write counts as all of it."""
+    append = SimFile.append
+
+    def append_some(file: SimFile, buffers: Sequence[Buffer]) -> int:
+        try:
+            return append(file, buffers)
+        except DiskFull:
+            data = b"".join(buffers)
+            start = append(file, [data[: file.disk.medium.volume(file.path).room]])
+            file.size = start + len(data)
+            return start
+
+    def write(file: RealFile, buffers: Sequence[Buffer], position: int) -> None:
+        os.pwritev(file.fd, buffers, position)
+        file.size = position + sum(map(len, buffers))
+
+    patch.setattr(SimFile, "append", append_some)
+    patch.setattr(RealFile, "_write", write)
+
+
+def reserve_again(patch: Patch) -> None:
+    """What the metadata was given is not kept for it again."""
+    known = Reserve.make
+    patch.setattr(Reserve, "make", lambda kept: not kept.is_in_use and known(kept))
+
+
 # -- clocks and slow disks
 
 
@@ -254,6 +309,7 @@ MUTANTS: Final = (
     Mutant("whatever follows on a cut goes too", nothing_behind_a_cut, "busy disks", "rolling"),
     Mutant("nothing is cut below the recovery point", nothing_cut_below_the_recovery_point, "rot"),
     Mutant("what is known of producers is built again", producers_after_a_crash, "processes"),
+    Mutant("also where its snapshot cannot be read", rotten_snapshot_of_producers, "rot of files", "writers"),
     Mutant("leader epochs are built again", epochs_after_a_crash, "power"),
     Mutant("indexes are built again", indexes_after_a_crash, "rot of files"),
     Mutant("a damaged replica is neither led nor followed", damaged_replica, "rot"),
@@ -264,8 +320,11 @@ MUTANTS: Final = (
     Mutant("so are the names of the files", names_are_synced, "power"),
     Mutant("a checkpoint is written to a temporary file", checkpoints_beside, "power"),
     Mutant("a checkpoint is synced before it has its name", checkpoints_synced, "power"),
+    Mutant("so are the names of checkpoints", names_of_checkpoints_are_synced, "parted", "flushing"),
     Mutant("a checkpoint that cannot be read says nothing", corrupt_checkpoint, "rot of files"),
     Mutant("the metadata has room when the disk is full", reserve, "full disks"),
+    Mutant("it is kept for the metadata again when there is room", reserve_again, "full disks"),
+    Mutant("a write that was cut short is none", short_writes, "full disks"),
     Mutant("what there is no room for is refused", refused_when_full, "full disks"),
     Mutant("whatever waits goes by a clock that nobody sets", monotonic_clock, "clocks"),
     Mutant("a slow disk does not hold up the loop", slow_disk_on_threads, "slow disks", "writers"),

@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+import pytest
+
 from odradek.core.metadata.image import MetadataImage
 from odradek.core.raft import states
 from odradek.core.raft.batches import CorruptSnapshot, Snapshot, SnapshotId
@@ -246,6 +248,17 @@ def snapshot_synced(patch: Patch) -> None:
     patch.setattr(snapshots, "write_snapshot", write_snapshot)
 
 
+def snapshot_has_its_name(patch: Patch) -> None:
+    """A snapshot is renamed, and its folder is not synced."""
+
+    def write_snapshot(disk: Disk, folder: str, snapshot: SnapshotId, batches: Iterable[bytes | bytearray]) -> int:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(disk, "sync_folder", lambda _: None)
+            return metadata_log.write_snapshot(disk, folder, snapshot, batches)
+
+    patch.setattr(snapshots, "write_snapshot", write_snapshot)
+
+
 def snapshot_at_the_start(patch: Patch) -> None:
     """The log is cut before the snapshot that is to stand at its start: with the newest one all go."""
 
@@ -316,6 +329,7 @@ MUTANTS: Final = (
     Mutant("who is below the start of the log gets the snapshot", snapshot_for_late_followers, "metadata", "quorum"),
     Mutant("a snapshot is written to a temporary file", snapshot_beside, "metadata", "quorum"),
     Mutant("a snapshot is synced before it has its name", snapshot_synced, "metadata", "quorum"),
+    Mutant("so is the name of a snapshot", snapshot_has_its_name, "power at metadata", "snapshots"),
     Mutant("the start of the log always has a snapshot", snapshot_at_the_start, "metadata", "quorum"),
     Mutant("a corrupt snapshot erases nothing", corrupt_snapshot_erases_nothing, "rot of files", "snapshots"),
     Mutant("voters change one at a time", one_change, "elections", "quorum", nodes=5),

@@ -218,6 +218,11 @@ def minimum_of_acknowledgements(patch: Patch) -> None:
     patch.setattr(Leader, "advance", lambda leader, now_ms: with_one(leader, advance, now_ms))
 
 
+def late_followers_leave(patch: Patch) -> None:
+    """Who has fallen behind stays in the ISR."""
+    patch.setattr(Leader, "tick", lambda *_: None)
+
+
 def who_stops_holds_nothing_back(patch: Patch) -> None:
     """Replicas that are fenced, shutting down or of another life are waited for, and proposed."""
     patch.setattr(Leader, "_is_eligible", lambda *_: True)
@@ -326,6 +331,7 @@ MUTANTS: Final = (
     Mutant("a follower joins at or past the start of the leader's epoch", join_past_the_epoch_start, "late news", "flapping"),
     Mutant("the high watermark does not move while too few are in sync", minimum),
     Mutant("nothing is acknowledged while too few are in sync", minimum_of_acknowledgements),
+    Mutant("who has fallen behind leaves the ISR, on a slow disk too", late_followers_leave, "slow disks", "writers"),
     Mutant("who is fenced, stops or has a new life does not hold the high watermark back", who_stops_holds_nothing_back),
     Mutant(
         "the leader looks at the broker epoch of who fetches",

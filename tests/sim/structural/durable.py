@@ -7,6 +7,7 @@ Invariants that are checked
  2. The recovery point on disk is never above that of the log, and no log is cut below it.
  3. A log that was cut is synced before anything is appended in place of what went; no segment is left behind its end.
  4. A small file is never written where it stands, and is synced before it has its name; so is a snapshot of the metadata.
+ 5. What the metadata log has let go is in a snapshot whose name is on the disk.
 """
 
 import os
@@ -27,6 +28,7 @@ from odradek.log.log import Log
 from odradek.log.names import FileKind, FileState, TopicPartition, parse_file_name, parse_folder_name
 from odradek.log.segment import Segment
 from odradek.log.transaction_index import ENTRY, AbortedTransaction
+from odradek.node.metadata_log import MetadataLog
 from odradek.wire.batch import headers
 from odradek.wire.errors import ProtocolError
 from tests.log.medium import Folder, Medium, Node
@@ -133,6 +135,7 @@ class DurableChecks:
     def check(self, cluster: "SimCluster") -> None:
         for number, node in cluster.nodes.items():
             medium = cluster.members[number].disks.medium
+            check_snapshot(number, medium, node.quorum.metadata_log)
             for folder in node.partitions.folders if hasattr(node, "partitions") else ():
                 self._check_folder(number, medium, folder)
 
@@ -181,6 +184,12 @@ class DurableChecks:
         if known is None or known[0] is not file or known[1:3] != (size, len(file.content)):
             known = self._ends[key] = (file, size, len(file.content), offset_at(file.content, size, segment.base_offset))
         return known[3]
+
+
+def check_snapshot(number: int, medium: Medium, metadata: MetadataLog) -> None:
+    start, names = metadata.log.start_offset, medium.folder(metadata.folder).durable
+    found = start == 0 or any(snapshot.offset >= start and snapshot.name in names for snapshot in metadata.snapshots)
+    hold(found, f"the metadata log of node {number} starts at {start}, and no snapshot from there on has its name on the disk")
 
 
 def has_name(folder: Folder, file: Node) -> bool:

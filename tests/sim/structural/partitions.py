@@ -4,7 +4,7 @@ Invariants that are checked
  1. A leader epoch has one leader.
  2. Within a leader epoch the high watermark never goes back, and it is no further than the log.
  3. What is committed stands (logs.py).
- 4. Who is in sync has what is committed (in_sync.py).
+ 4. Who is in sync has what is committed (in_sync.py), and does not stay behind (behind.py).
  5. The maximal ISR holds the committed one; a change of the ISR is of the leader's own epoch.
  6. Every log knows in which epoch each of its batches was written, and the last batch of each of its producers, for as long as
     producers are kept.
@@ -18,6 +18,7 @@ from odradek.core.partition.replica import TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
 from tests.sim.machine import BEGIN_MS, MS_PER_SECOND
+from tests.sim.structural.behind import BehindChecks
 from tests.sim.structural.findings import hold
 from tests.sim.structural.in_sync import InSyncChecks
 from tests.sim.structural.logs import Committed, check_known, check_log
@@ -37,6 +38,7 @@ class PartitionChecks:
         self.committed: dict[TopicIdPartition, Committed] = {}
         self.behind_ms = 0  # what any clock was, at most
         self.in_sync = InSyncChecks()
+        self.behind = BehindChecks(self.in_sync.asked)
         self.transactions = TransactionChecks(self.in_sync.committed_to)
 
     def elected_uncleanly(self, key: TopicIdPartition) -> None:
@@ -61,6 +63,7 @@ class PartitionChecks:
             if replica.log.damage is None:
                 self._check_content(replica, latest_ms)
         self.in_sync.check(cluster)
+        self.behind.check(cluster)
         self.transactions.check(cluster)
 
     def check_in_sync(self, cluster: "SimCluster") -> None:
