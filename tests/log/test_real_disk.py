@@ -1,15 +1,19 @@
-"""What the operating system says goes wrong, and what the disk makes of it: its failure, no room, or a file that is not there."""
+"""What the operating system says goes wrong, and what the disk makes of it: its failure, no room, a file that is not there; and
+writes that it cuts short."""
 
 import errno
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from odradek.log.config import LogConfig
-from odradek.log.disk import Disk, DiskFailed, DiskFull, RealDisk
+from odradek.log.disk import WRITE_BUFFERS_MAX, Disk, DiskFailed, DiskFull, RealDisk
 from odradek.log.loading import open_log
+from tests.sim.mutants.disk import short_writes
 
 Call = Callable[[Disk, str], object]
 
@@ -94,3 +98,54 @@ def test_a_folder_that_was_deleted_while_it_is_synced_is_no_failure(tmp_path: Pa
     with pytest.raises(FileNotFoundError):
         disk.sync_folder(str(tmp_path / "gone"))
     assert disk.failure is None
+
+
+# -- writes that the system cuts short
+
+WRITES: dict[str, list[bytes]] = {
+    "one buffer": [b"a" * 5000],
+    "some": [b"b" * 3000, b"", b"c" * 2000],
+    "more than go at once": [bytes([number % 256]) * 7 for number in range(WRITE_BUFFERS_MAX + 100)],
+}
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """The kernel writes up to there, and refuses what follows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_write_that_is_cut_short_and_cannot_be_finished_is_none(path: str, what: str) -> None:
+    disk = RealDisk()
+    file = disk.open(path)
+    with files_no_larger_than(file.size + 3500), pytest.raises(DiskFull):
+        file.append(WRITES[what])
+    assert disk.failure is None
+    assert file.size == os.path.getsize(path) == len(b"content")
+    assert file.append(WRITES[what]) == len(b"content")
+    assert Path(path).read_bytes() == b"content" + b"".join(WRITES[what])
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_write_that_is_cut_short_is_finished(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite, pwritev, most = os.pwrite, os.pwritev, 1000
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:most], position))
+    monkeypatch.setattr(os, "pwritev", lambda fd, data, position: pwritev(fd, [b"".join(data)[:most]], position))
+    file = RealDisk().open(path)
+    assert file.append(WRITES[what]) == len(b"content")
+    assert file.size == os.path.getsize(path)
+    assert Path(path).read_bytes() == b"content" + b"".join(WRITES[what])
+
+
+def test_it_would_be_taken_for_a_whole_one_without_the_rule(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    short_writes(monkeypatch)
+    file = RealDisk().open(path)
+    with files_no_larger_than(file.size + 3500):
+        file.append(WRITES["some"])
+    assert file.size > os.path.getsize(path)

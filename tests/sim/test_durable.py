@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from odradek.core.raft.batches import SnapshotId
 from odradek.log.checkpoint import RECOVERY_POINTS
 from odradek.log.log import Log
 from odradek.log.names import FileKind, TopicPartition
@@ -79,6 +80,12 @@ def forgotten_epoch(broken: Broken) -> None:
     broken.structure.partitions.committed.clear()
 
 
+def nameless_snapshot(broken: Broken) -> None:
+    metadata = broken.node.quorum.metadata_log
+    metadata.log.start_offset = 1
+    metadata.snapshots.append(SnapshotId(1, 1))
+
+
 FOUND: dict[str, Callable[[Broken], None]] = {
     "and on the disk up to": unsynced_records,
     "has no name on the disk": nameless_segment,
@@ -86,6 +93,7 @@ FOUND: dict[str, Callable[[Broken], None]] = {
     "by its checkpoint": forward_checkpoint,
     "has a segment at 99 on its disk": segment_behind_the_end,
     "for one of leader epoch -1": forgotten_epoch,
+    "no snapshot from there on has its name on the disk": nameless_snapshot,
 }
 
 
