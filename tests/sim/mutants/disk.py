@@ -200,19 +200,7 @@ def checkpoints_beside(patch: Patch) -> None:
     replacing(patch, replace)
 
 
-def checkpoints_synced(patch: Patch) -> None:
-    """Small files are renamed without a sync."""
-
-    def replace(on: Disk, contents: dict[str, bytes]) -> None:
-        for path, content in contents.items():
-            on.remove(path + ".tmp")
-            on.open(path + ".tmp", create=True).append([content])
-            on.rename(path + ".tmp", path)
-
-    replacing(patch, replace)
-
-
-def names_of_checkpoints_are_synced(patch: Patch) -> None:
+def replace_in_names_alone(patch: Patch, *, is_synced: bool) -> None:
     """Small files are renamed, and their folder is not synced."""
 
     def replace(on: Disk, contents: dict[str, bytes]) -> None:
@@ -220,10 +208,19 @@ def names_of_checkpoints_are_synced(patch: Patch) -> None:
             on.remove(path + ".tmp")
             file = on.open(path + ".tmp", create=True)
             file.append([content])
-            file.sync()
+            if is_synced:
+                file.sync()
             on.rename(path + ".tmp", path)
 
     replacing(patch, replace)
+
+
+def checkpoints_synced(patch: Patch) -> None:
+    replace_in_names_alone(patch, is_synced=False)
+
+
+def names_of_checkpoints_are_synced(patch: Patch) -> None:
+    replace_in_names_alone(patch, is_synced=True)
 
 
 def corrupt_checkpoint(patch: Patch) -> None:
