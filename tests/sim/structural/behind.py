@@ -42,12 +42,13 @@ class BehindChecks:
 
     def _check_node(self, member: "SimNode", node: Node, now_s: float, before: Mapping[Place, Due]) -> None:
         assert member.loop is not None
-        is_held_up = member.loop.is_paused or member.loop.busy_until_s > now_s
+        if member.loop.is_paused or member.loop.busy_until_s > now_s:
+            return
         limit_ms = 2 * node.partitions.lag_time_max_ms + SLACK_MS
         for led in node.partitions.by_leader.values():
             key, leader = (led.topic_id, led.index), led.leader
             for broker in leader.isr:
-                if broker == node.node_id or leader.change is not None or is_held_up:
+                if broker == node.node_id or leader.change is not None:
                     continue
                 place, asked = (node.node_id, member.life, key, leader.epoch, broker), self._asked.get(key)
                 due = before.get(place)
