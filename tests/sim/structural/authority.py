@@ -13,12 +13,12 @@ from odradek.core.raft.election import NOBODY
 from odradek.core.raft.states import Follower, Leader, Replica
 from odradek.node.node import Node
 from odradek.wire.message import NIL_UUID
+from tests.sim.machine import MS_PER_SECOND
 from tests.sim.structural.findings import hold
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
 
-MS_PER_SECOND: Final = 1000
 SLACK_MS: Final = 2000  # for a process that was held up to do what is due
 EPOCHS_AHEAD_MAX: Final = 8  # elections that came to nothing, one after the other
 

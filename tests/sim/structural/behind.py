@@ -11,12 +11,12 @@ from odradek.core.partition.leader import IsrChange
 from odradek.core.partition.replica import UNKNOWN, TopicIdPartition
 from odradek.node.node import Node
 from odradek.node.partition import Partition
+from tests.sim.machine import MS_PER_SECOND
 from tests.sim.structural.findings import hold
 
 if TYPE_CHECKING:
     from tests.sim.cluster import SimCluster, SimNode
 
-MS_PER_SECOND: Final = 1000
 SLACK_MS: Final = 5000  # for the timer that looks for them, of a process that has much to do
 
 Place: TypeAlias = tuple[int, int, TopicIdPartition, int, int]  # node, life, partition, leader epoch, and the follower
